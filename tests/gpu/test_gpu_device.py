@@ -45,7 +45,7 @@ def test_memory_comes_back(gpu: Device) -> None:
 
 
 def test_too_much_memory_is_an_error_that_says_so(gpu: Device) -> None:
-    with pytest.raises(DeviceError, match=r"^cuda:0 refused \d+ bytes of memory: "):
+    with pytest.raises(DeviceError, match=r"^cuda:0 refused [\d,]+ bytes of memory: "):
         gpu.empty(1 << 42, "u1")
     assert gpu.zeros(4).numpy().tolist() == [0, 0, 0, 0]
 
@@ -65,7 +65,7 @@ def test_dynamic_shared_memory(on_gpu: LoadedModule, on_emulator: LoadedModule, 
 def test_a_block_cannot_have_more_shared_memory_than_there_is(on_gpu: LoadedModule) -> None:
     room = on_gpu.target.max_shared_bytes(on_gpu["reverse"])
     assert room == on_gpu.target.chip.max_shared_bytes
-    with pytest.raises(BadLaunch, match=rf"^reverse requests {room + 1:,} bytes of dynamic shared memory; .* has {room} left beside"):
+    with pytest.raises(BadLaunch, match=rf"^reverse requests {room + 1:,} bytes of dynamic shared memory; .* has {room:,} left beside"):
         on_gpu["reverse"][1, 256, None, room + 1].bind(0, 0)
 
 

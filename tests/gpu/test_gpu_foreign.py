@@ -59,7 +59,7 @@ def test_dlpack(gpu: Device, on_gpu: LoadedModule) -> None:
 
 def test_gaps_are_refused(gpu: Device) -> None:
     ours = gpu.zeros((4, 4), "i4")
-    with pytest.raises(BadLaunch, match=r"^a Interface of shape \(4, 4\) is not C-contiguous \(strides \(1, 4\), in elements\); "):
+    with pytest.raises(BadLaunch, match=r"^a Interface of shape \(4, 4\) is not C-contiguous \(strides \(1, 4\), in elements\), "):
         gpu.device_pointer(Interface(ours.address, (4, 4), (4, 16)))
 
 

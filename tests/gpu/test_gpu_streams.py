@@ -62,6 +62,19 @@ def test_launches_on_it_are_ordered_with_the_default_stream(gpu: Device, on_gpu:
     assert (first.numpy() == 3).all()
 
 
+def test_a_launch_is_captured_by_another_library(gpu: Device, on_gpu: LoadedModule) -> None:
+    torch = pytest.importorskip("torch")
+    stream, graph, numbers = torch.cuda.Stream(), torch.cuda.CUDAGraph(), gpu.array(np.arange(N, dtype=np.int32))
+    on_gpu["add_one"][N // 256, 256](numbers, numbers, N)
+    gpu.sync()
+    with torch.cuda.graph(graph, stream=stream):
+        on_gpu["add_one"][N // 256, 256, stream](numbers, numbers, N)
+    for _ in range(3):
+        graph.replay()
+    torch.cuda.synchronize()
+    assert np.array_equal(numbers.numpy(), np.arange(N) + 4)
+
+
 def test_memory_may_be_dropped_while_it_is_used_there(gpu: Device, on_gpu: LoadedModule, stream: Any) -> None:
     source, out = gpu.array(np.full(N, 8, "i4")), gpu.zeros(N, "i4")
     on_gpu["spin"][1, 32, stream](BUSY_CYCLES)

@@ -93,7 +93,8 @@ class Streams:
             return self.default
         with self.context.current("a stream of another library"):
             found = core.PER_THREAD_DEFAULT_STREAM if handle == 2 else core.Stream.from_handle(handle)
-            is_unordered = handle != 2 and bool(found.is_nonblocking)
+            # CUDA refuses to tell the flags of a stream from which a graph is captured, and the graph orders what is captured.
+            is_unordered = handle != 2 and not _is_captured(found) and bool(found.is_nonblocking)
         if handle not in self._numbers:
             self._numbers[handle] = next(self._counter)
         return Stream(self._numbers[handle], Queue(self.context, found, is_unordered, value))
@@ -101,11 +102,7 @@ class Streams:
     def is_recording(self, stream: Stream) -> bool:
         """Return whether a graph is being captured from the stream; True if CUDA does not tell."""
         with self.context.current("the state of a stream"):
-            try:
-                status = checked(driver.cuStreamIsCapturing(self.queue(stream).stream.handle))
-            except CallError:
-                return True
-        return bool(status != driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE)
+            return _is_captured(self.queue(stream).stream)
 
     def join(self) -> None:
         """Order later work on the default stream after all work of memlane on other streams. The context must be current."""
@@ -191,3 +188,11 @@ class Streams:
         """Release the objects whose work has ended."""
         while self.kept and self.kept[0][0].is_done:
             self.kept.popleft()
+
+
+def _is_captured(stream: core.Stream) -> bool:
+    try:
+        status = checked(driver.cuStreamIsCapturing(stream.handle))
+    except CallError:  # a graph is captured elsewhere, and CUDA does not tell
+        return True
+    return bool(status != driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE)
