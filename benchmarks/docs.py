@@ -27,6 +27,8 @@ import support
 from docs_cells import Document, ResultRow, footnotes, provenance
 from harness import RESULTS, ROOT
 
+from memlane.lab.figures import Figure, draw
+
 DOCS = ROOT / "docs"
 
 _BLOCK = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
@@ -98,6 +100,7 @@ TABLES: dict[str, tuple[str, Callable[[Document], str]]] = {
     "stencils": ("h200/stencil", docs_labs.stencils),
     "stencil-devices": ("h200/stencil_scaling", docs_labs.stencil_devices),
     "stencil-devices-h100": ("h100/stencil_scaling", docs_labs.stencil_devices),
+    "stencil-model": ("h200/stencil_scaling", docs_labs.stencil_model),
     "stencil-exchanges": ("h200/stencil_scaling", docs_labs.stencil_exchanges),
     "stencil-exchanges-h100": ("h100/stencil_scaling", docs_labs.stencil_exchanges),
     "stencil-scaling": ("emulator-m2050/lab_stencil", docs_labs.stencil_scaling),
@@ -150,6 +153,20 @@ def written() -> Iterator[tuple[Path, str]]:
         yield DOCS / name, make()
 
 
+FIGURES: dict[str, tuple[str, Callable[[Document], dict[str, Figure]]]] = {
+    "scaling": ("h200/stencil_scaling", docs_labs.stencil_figures),
+}
+"""By folder below `docs/figures`: the result file, and what makes the figures of it."""
+
+
+def draw_figures() -> None:
+    """Draw the figures of the pages from the result files."""
+    for folder, (source, make) in FIGURES.items():
+        out = DOCS / "figures" / folder
+        out.mkdir(parents=True, exist_ok=True)
+        draw(make(json.loads((RESULTS / f"{source}.json").read_text(encoding="utf-8"))), out)
+
+
 def main() -> int:
     arguments = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     arguments.add_argument("--check", action="store_true", help="change nothing; exit code 1 if a table is out of date")
@@ -162,6 +179,8 @@ def main() -> int:
             print(f"{path.relative_to(ROOT)} is out of date" if check else f"Wrote {path.relative_to(ROOT)}")
             if not check:
                 path.write_text(after, encoding="utf-8")
+    if not check:
+        draw_figures()
     return 1 if check and old else 0
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from docs_cells import Document, ResultRow, cell, number, table, verdict
 
+from memlane.lab.figures import Figure, Lines
+
 
 def latency(document: Document) -> str:
     """Return a line for each access: the truth, and what each scheme recorded of it, raw and less its window."""
@@ -234,8 +236,8 @@ def stencil_devices(document: Document) -> str:
         elif metric in ("speed-up over one device", "efficiency"):
             gained[case] = row
     lines = []
-    for case, row in gained.items():
-        count = int(case.rpartition(", ")[2].split()[0])
+    for case, row in sorted(gained.items(), key=lambda one: _of_devices(one[0])):
+        count = _of_devices(case)[1]
         alone = best.get(f"{case.rpartition(', ')[0]}, 1 device", "-")
         cells = [number(times[case][name]) if name in times[case] else "-" for name in ("peer", "flags", "persistent", "host", "mpi")]
         what = "efficiency" if row["metric"] == "efficiency" else "speed-up"
@@ -244,18 +246,62 @@ def stencil_devices(document: Document) -> str:
     return table(["us a step, best k of 1 to 8", "devices", "one device", *columns, "", "reach"], lines)
 
 
+_STENCILS = ("7-point 256^3", "Himeno M", "7-point 512^3", "Himeno L", "7-point 512^3 a device")
+
+
+def _of_devices(case: str) -> tuple[int, int]:
+    """Return the place of a stencil's case among all, and its number of devices."""
+    name, _, devices = case.rpartition(", ")
+    return _STENCILS.index(name), int(devices.split()[0])
+
+
 def stencil_exchanges(document: Document) -> str:
     """What an exchange adds to a step of very few planes, over each transport, and what its copies take alone."""
-    found: dict[str, dict[str, float]] = {}
+    found: dict[tuple[str, str], dict[str, float]] = {}
     for row in document["rows"]:
         if row["case"].startswith("exchange of faces") and row["value"] is not None:
-            *_, size, transport = row["case"].split(", ")
+            _, devices, size, transport = row["case"].split(", ")
             kind = "in a step" if row["metric"].startswith("step of") else "alone"
-            found.setdefault(transport, {})[f"{size} {kind}"] = row["value"]
+            found.setdefault((devices.split()[0], transport), {})[f"{size} {kind}"] = row["value"]
     sizes = ("64 KiB", "256 KiB", "1024 KiB")
     columns = [f"{size} {kind}" for size in sizes for kind in ("alone", "in a step")]
-    lines = [[f"`{name}`", *(number(values[one]) if one in values else "-" for one in columns)] for name, values in found.items()]
-    return table(["us an exchange", *columns], lines)
+    lines = [
+        [count, f"`{name}`", *(number(values[one]) if one in values else "-" for one in columns)]
+        for (count, name), values in sorted(found.items(), key=lambda one: one[0][0])
+    ]
+    return table(["devices", "us an exchange", *columns], lines)
+
+
+def stencil_model(document: Document) -> str:
+    """How far the model is off for each case and transport, and what its choice of k and overlap loses to the best."""
+    found: dict[tuple[int, int, str], dict[str, ResultRow]] = {}
+    for row in document["rows"]:
+        case, _, transport = row["case"].rpartition(", ")
+        plain = case.partition(" by ")[0]
+        if "over measured" not in row["metric"] and "chosen by the model" not in row["metric"]:
+            continue
+        if row["value"] is not None and plain.rpartition(", ")[0] in _STENCILS and not plain.endswith(", 1 device"):
+            found.setdefault((*_of_devices(plain), transport), {})[row["metric"]] = row
+    lines = []
+    for (at, count, transport), rows in sorted(found.items()):
+        average, worst = (rows[f"predicted over measured, less 1, {which}"]["value"] for which in ("average", "worst"))
+        chosen = rows["k and overlap chosen by the model over the best"]
+        cells = [f"{100 * one:.0f} %" for one in (average, worst, chosen["value"] - 1)]
+        lines.append([_STENCILS[at], number(count), f"`{transport}`", *cells, verdict(chosen)])
+    return table(["", "devices", "transport", "off on average", "at most", "what it chooses loses", "reach"], lines)
+
+
+def stencil_figures(document: Document) -> dict[str, Figure]:
+    """How many times as fast several devices are as one, each at its best."""
+    series: dict[str, list[tuple[float, float]]] = {}
+    for row in document["rows"]:
+        if row["metric"] == "speed-up over one device" and row["value"] is not None:
+            name, count = row["case"].rpartition(", ")[0], _of_devices(row["case"])[1]
+            series.setdefault(name, [(1.0, 1.0)]).append((float(count), row["value"]))
+    most = max(int(points[-1][0]) for points in map(sorted, series.values()))
+    counts = [float(1 << at) for at in range(most.bit_length())]
+    shown = {name: sorted(series[name]) for name in _STENCILS if name in series} | {"as many times": [(one, one) for one in counts]}
+    return {"strong": Lines("Strong scaling", "GPUs", "times as fast as one", shown, doubling=True)}
 
 
 def stencil_scaling(document: Document) -> str:
