@@ -1,7 +1,8 @@
 """Keep the result of a lab with those of the benchmarks: `python benchmarks/keep.py OUT/result.json [TABLE...]`.
 
-It goes to `<chip>/<lab>.json` below `MEMLANE_RESULTS`, or below `benchmarks/results`, as it says itself; the CSV files of the tables named,
-from which figures are drawn, to `<chip>/<lab>/`. Refuses what a test would refuse.
+It goes to `<chip>/<lab>.json` below `MEMLANE_RESULTS`, or below `benchmarks/results`, as it says itself, or to `<chip>/lab_<lab>.json` if a
+benchmark has the name of the lab; the CSV files of the tables named, from which figures are drawn, to `<chip>/<lab>/`. Refuses what a test
+would refuse.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness import RESULTS, problems
+from harness import RESULTS, ROOT, problems
 
 
 def keep(result: Path, results: Path, tables: Sequence[str] = ()) -> Path:
@@ -21,6 +22,8 @@ def keep(result: Path, results: Path, tables: Sequence[str] = ()) -> Path:
     document = json.loads(result.read_text(encoding="utf-8"))
     if found := problems(document):
         raise SystemExit(f"{result}: {'; '.join(found)}")
+    if (ROOT / "benchmarks" / f"{document['benchmark']}.py").exists():  # a benchmark of that name has another result
+        document["benchmark"] = f"lab_{document['benchmark']}"
     kept = results / document["chip"] / f"{document['benchmark']}.json"
     kept.parent.mkdir(parents=True, exist_ok=True)
     for table in tables:
@@ -29,7 +32,7 @@ def keep(result: Path, results: Path, tables: Sequence[str] = ()) -> Path:
             raise SystemExit(f"{result.parent} has no {source.name}")
         kept.with_suffix("").mkdir(exist_ok=True)
         shutil.copyfile(source, kept.with_suffix("") / source.name)
-    shutil.copyfile(result, kept)
+    kept.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     return kept
 
 

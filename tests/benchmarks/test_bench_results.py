@@ -239,8 +239,11 @@ def test_the_result_of_a_lab_is_kept_with_the_data_of_its_figures(tmp_path: Path
     result.write_text(json.dumps(document(Row("a", "b", 1.0, "us"))))
     result.with_name("warps.csv").write_text("warp\n1\n")
     kept = keep(result, results, ["warps"])
-    assert (kept, kept.read_text()) == (results / "h200" / "counts.json", result.read_text())
-    assert (results / "h200" / "counts" / "warps.csv").read_text() == "warp\n1\n"
+    written = json.loads(result.read_text())
+    assert (kept, json.loads(kept.read_text())) == (results / "h200" / "lab_counts.json", written | {"benchmark": "lab_counts"})
+    assert (results / "h200" / "lab_counts" / "warps.csv").read_text() == "warp\n1\n"
+    result.write_text(json.dumps(written | {"benchmark": "volume"}))  # there is no benchmarks/volume.py
+    assert keep(result, results) == results / "h200" / "volume.json"
     with pytest.raises(SystemExit, match=r"out has no series\.csv"):
         keep(result, results, ["warps", "series"])
 

@@ -44,8 +44,9 @@ def test_a_stream_that_nobody_captures_records_nothing(gpu: Device) -> None:
 def test_a_stream_that_is_captured_says_so(gpu: Device) -> None:
     torch = pytest.importorskip("torch")
     stream = torch.cuda.Stream()
-    graph, seen = torch.cuda.CUDAGraph(), []
+    graph, seen, numbers = torch.cuda.CUDAGraph(), [], torch.zeros(4, device="cuda")
     with torch.cuda.graph(graph, stream=stream):
+        numbers += 1  # an empty graph is a warning
         seen.append(gpu.is_recording(gpu.adopt_stream(stream)))
     assert seen == [True]
     assert not gpu.is_recording(gpu.adopt_stream(stream))
