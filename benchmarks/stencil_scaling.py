@@ -16,7 +16,6 @@ date in the note. So machines of 2, 4 and 8 GPUs can follow each other. On emula
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import statistics
 import time
@@ -24,13 +23,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from harness import Row, results_of
 from running import machine, measure, parser
-from stencil_scaling_cases import CASES, EVERY, GAINS, REACHES, SPEED_UPS, SPEED_UPS_EACH_STEP, WEAK, WEAK_REACH, case_of, named
+from stencil_scaling_cases import CASES, EVERY, GAINS, WEAK, case_of, named
+from stencil_scaling_gains import BEST, BY, COUNTS, EACH_STEP, NO_TIME, TWICE, earlier, over_all, split
 from stencil_scaling_parts import FACES, exchange_rows, peer_times, rank_rows
 
 from memlane.driver import Device
@@ -51,17 +50,12 @@ SOURCES = [
     "src/memlane/network",
     "benchmarks/stencil_scaling.py",
     "benchmarks/stencil_scaling_cases.py",
+    "benchmarks/stencil_scaling_gains.py",
     "benchmarks/stencil_scaling_parts.py",
     "benchmarks/stencil_scaling_ranks.py",
 ]
-COUNTS = (1, 2, 4, 8)
 RANKS = "MPI ranks"
-NO_TIME = "left out: no time was left for it"
-TWICE = "2 slabs of one device"
-"""One GPU that stands for two: what exchanges and borders cost where nothing is faster for them."""
 DOUBLED = tuple(f"{name}, {TWICE}" for name in list(CASES)[:2])
-BY = {"": ("peer", "host"), " by flags": ("flags",), " by persistent kernels": ("persistent",)}
-"""Transports by what a case is called with them. Each case is a process: GPUs that wait for a flag in vain lose their context."""
 BY_IMPORTANCE = (1, 2, 4, 3, 8, 6, 5, 7)
 """Steps between exchanges in the order in which they are run."""
 MINUTES = 9.0
@@ -218,12 +212,6 @@ def alone_rows(name: str, case: Case, target: Target) -> Iterator[Row]:
     yield Row(named(name, 1), "predicted over measured, less 1, worst", worst, "", 0.2, peer=errors, note=note)
 
 
-BEST = "time of a step, best k and transport"
-OF_ALL = "time of a step, best of all"
-EACH_STEP = "time of a step, k = 1"
-SLOWER = "slower than is to be reached; the rows beside it say what a step waits for"
-
-
 def shared_rows(
     name: str, case: Case, targets: Sequence[Target], by: str, options: argparse.Namespace, until: float, where: str
 ) -> Iterator[Row]:
@@ -302,54 +290,6 @@ def model_rows(where: str, case: Case, targets: Sequence[Target], found: Found) 
             yield Row(f"{where}, {transport}", f"predicted over measured, less 1, {metric}", value, "", reach, peer=peer, note=note)
 
 
-_GAINED = (OF_ALL, "speed-up over one device", "speed-up, k = 1", "efficiency", "efficiency, k = 1")
-
-
-def speed_ups(rows: Sequence[Row], is_stated: bool) -> list[Row]:
-    """Return what several devices gain over one, from the rows of all cases. `is_stated`: whether H200s were measured."""
-    found = list(_best_of_all(rows, is_stated))
-    for metric, reaches, title in ((BEST, SPEED_UPS, "speed-up over one device"), (EACH_STEP, SPEED_UPS_EACH_STEP, "speed-up, k = 1")):
-        us = {case: row.value for case, row in _fastest(rows, metric).items() if row.value is not None}
-        for name in (*CASES, WEAK):
-            alone = us.get(named(name, 1))
-            for count in COUNTS[1:]:
-                several = us.get(named(name, count))
-                if alone is None or several is None:
-                    continue
-                reach = WEAK_REACH.get(count) if name == WEAK and metric == BEST else reaches.get((name, count))
-                reach = reach if is_stated else None
-                value = round(alone / several, 4)
-                words = title if name != WEAK else title.replace("speed-up over one device", "efficiency").replace("speed-up", "efficiency")
-                note = "" if reach is None or value >= reach else SLOWER
-                found.append(Row(named(name, count), words, value, "", reach, "higher", note=note))
-    return found
-
-
-def _fastest(rows: Sequence[Row], metric: str) -> dict[str, Row]:
-    """Return by case the row with the least time, whichever transports it was measured with."""
-    found: dict[str, Row] = {}
-    for row in rows:
-        if row.metric == metric and row.value is not None:
-            case = _split(row.case)[0]
-            found[case] = min(found.get(case, row), row, key=lambda one: one.value or 0.0)
-    return found
-
-
-def _best_of_all(rows: Sequence[Row], is_stated: bool) -> Iterator[Row]:
-    for case, row in _fastest(rows, BEST).items():
-        name, _, devices = case.rpartition(", ")
-        count = 0 if devices == TWICE else int(devices.split()[0])
-        reach = REACHES.get((name, count)) if is_stated else None
-        missed = reach is not None and row.value is not None and row.value > reach
-        yield Row(case, OF_ALL, row.value, "us", reach, note=f"{row.note}; {SLOWER}" if missed else row.note)
-
-
-def _split(title: str) -> tuple[str, str]:
-    """Return a case without what says its transports, and that."""
-    by = next((one for one in BY if one and title.endswith(one)), "")
-    return title.removesuffix(by), by
-
-
 # -- cases ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -374,7 +314,7 @@ def names_of(counts: Sequence[int]) -> list[str]:
 
 def run_case(title: str, options: argparse.Namespace) -> list[Row]:
     """Measure one case on some devices."""
-    plain, by = _split(title)
+    plain, by = split(title)
     name, _, devices = plain.rpartition(", ")
     count, until = int(devices.split()[0]), min(options.until or float("inf"), time.time() + _SHARE * options.limit)
     if time.time() > until:
@@ -394,25 +334,6 @@ def reached(rows: Sequence[Row], target: Target, is_stated: bool) -> list[Row]:
     """Return rows without what H200s are to reach where these are none, or one stands for two."""
     is_stated = is_stated and target.chip.name == "h200" and not target.modelled
     return [row if is_stated or row.metric == DIFFER else Row(**{**vars(row), "reach": None}) for row in rows]
-
-
-def earlier(path: Path) -> list[Row]:
-    """Return the measured rows of an earlier result, with where they come from in their notes."""
-    if not path.exists():
-        return []
-    document = json.loads(path.read_text(encoding="utf-8"))
-    rows = [Row(**{name: value for name, value in row.items() if name != "holds"}) for row in document["rows"]]
-    from_there = f"measured at commit {document['commit'][:12]}, {document['date']}"
-    own = [row for row in rows if row.metric not in _GAINED and not row.note.startswith(NO_TIME)]
-    return [row if "measured at commit" in row.note else Row(**{**vars(row), "note": "; ".join(filter(None, (row.note, from_there)))})
-            for row in own]  # fmt: skip
-
-
-def over_all(before: Sequence[Row], names: Sequence[str], rows: Sequence[Row], is_stated: bool) -> list[Row]:
-    """Return the rows that stand beside those of the cases measured now: the earlier rows of all others, and what several devices gain."""
-    measured_now = set(names) - {row.case for row in rows if row.note == NO_TIME}
-    kept = [row for row in before if not any(row.case == one or row.case.startswith(f"{one}, ") for one in measured_now)]
-    return [*kept, *speed_ups([*kept, *rows], is_stated)]
 
 
 def main() -> None:

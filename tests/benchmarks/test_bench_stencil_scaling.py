@@ -11,20 +11,8 @@ from typing import Any
 import pytest
 import stencil_scaling
 from harness import RESULTS, Row
-from stencil_scaling import (
-    BEST,
-    EACH_STEP,
-    NO_TIME,
-    OF_ALL,
-    Found,
-    Setting,
-    earlier,
-    hidden_rows,
-    names_of,
-    over_all,
-    speed_ups,
-    transport_rows,
-)
+from stencil_scaling import Found, Setting, hidden_rows, names_of, transport_rows
+from stencil_scaling_gains import BEST, EACH_STEP, NO_TIME, OF_ALL, earlier, over_all, speed_ups
 from stencil_scaling_parts import _copies, _puts
 
 from memlane.lab.result import NOT_MEASURED
