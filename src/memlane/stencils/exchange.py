@@ -30,8 +30,8 @@ from memlane.stencils.code import StepKernel
 from memlane.stencils.decomposition import Decomposition, Margins, Subdomain
 from memlane.stencils.faces import PACK, UNPACK, Faces, Message, add_move, message_places
 from memlane.stencils.points import point_kernel
-from memlane.stencils.stages import REDUCTIONS, SCALARS, Point, field_buffers, launch_point, scalar_type, scalars_shape
-from memlane.stencils.turns import Round, Turn
+from memlane.stencils.stages import REDUCTIONS, SCALARS, Point, field_buffers, launch_point, on_device, scalar_type, scalars_shape
+from memlane.stencils.turns import Round, Turn, cycles_of
 
 INNER, LOW, HIGH, UPWARDS, DOWNWARDS, FROM_BELOW, FROM_ABOVE, MORE = range(8)
 """Queues of a device: the planes between the borders, the border at each side, messages sent to each side, and messages received through
@@ -80,11 +80,6 @@ class SharedStage:
     def plan(self, refs: Mapping[str, KernelRef]) -> Plan:
         """Return the plan of the stage, with the kernels by their names in the module."""
         return Writer(self, refs).plan()
-
-
-def on_device(name: str, device: int) -> str:
-    """Return the name of a buffer of a plan: the memory of a name on one device."""
-    return f"{name}@{device}"
 
 
 @dataclass
@@ -162,7 +157,7 @@ class Writer:
         if self.stage.turns == 1:
             self._turn(self.builder)
             return self.builder.plan()
-        cycles = _cycles(self.turn.names_after(self.turn.rounds))
+        cycles = cycles_of(self.turn.names_after(self.turn.rounds))
         groups = [tuple(self.views[name, subdomain.device] for name in cycle) for cycle in cycles for subdomain in self.subdomains]
         with self.builder.repeat(self.stage.turns, rotate=groups) as loop:
             self._turn(loop, repeats=True)
@@ -395,16 +390,3 @@ class Writer:
             for user, overwriting in zip([*copies, unpacked], [packed, *copies], strict=True):
                 builder.carry(user, [overwriting])
         return packed, unpacked
-
-
-def _cycles(moves: Mapping[str, str]) -> list[tuple[str, ...]]:
-    """Return the cycles of names that swap: each name is followed by the one whose memory it takes."""
-    found: list[tuple[str, ...]] = []
-    for name in moves:
-        if any(name in cycle for cycle in found) or moves[name] == name:
-            continue
-        cycle = [name]
-        while moves[cycle[-1]] != name:
-            cycle.append(moves[cycle[-1]])
-        found.append(tuple(cycle))
-    return found

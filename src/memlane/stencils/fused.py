@@ -354,12 +354,8 @@ class FusedKernel(FusedSchedule):
     # -- where results go --------------------------------------------------------------------------------------------------------
 
     def _rows(self, statement: str) -> list[str]:
-        return [
-            "#pragma unroll",
-            f"for (int r = 0; r < {self.rows}; ++r)",
-            "#pragma unroll",
-            f"    for (int c = 0; c < {self.vector}; ++c) {statement}",
-        ]
+        loops = (f"for (int r = 0; r < {self.rows}; ++r)", f"    for (int c = 0; c < {self.vector}; ++c) {statement}")
+        return [line for loop in loops for line in ("#pragma unroll", loop)]
 
     def _publish(self, stream: Stream) -> list[str]:
         """Return the stores of the newest plane of a stream into shared memory, of the rows that other warps read."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from memlane.plan import KernelRef, Launch, Plan, PlanBuilder, View, planned
 from memlane.stencils.decomposition import Subdomain
-from memlane.stencils.exchange import SharedStage, on_device
+from memlane.stencils.exchange import SharedStage
 from memlane.stencils.persistent import SIGNAL_WORDS, PersistentKernel, free_after
 from memlane.stencils.resident import ResidentKernel
-from memlane.stencils.stages import SCALARS, field_buffers, scalar_type, scalars_shape
+from memlane.stencils.stages import SCALARS, field_buffers, on_device, scalar_type, scalars_shape
 
 SIGNALS = "signals"
 """Name of the buffer of flags and counts of a device."""

@@ -172,3 +172,8 @@ def scalar_type(problem: Problem) -> str:
 def scalar_count(problem: Problem) -> int:
     """Return the number of values of a step: scalars and elements of coefficients."""
     return sum(1 if length is None else length for length in problem.scalars.values())
+
+
+def on_device(name: str, device: int) -> str:
+    """Return the name of a buffer of a plan: the memory of a name on one device."""
+    return f"{name}@{device}"

@@ -175,3 +175,16 @@ class Turn:
 def whole_units(cells: int, unit: int) -> int:
     """Round up to a multiple of a unit."""
     return -(-cells // unit) * unit
+
+
+def cycles_of(moves: Mapping[str, str]) -> list[tuple[str, ...]]:
+    """Return the cycles of names that swap: each name is followed by the one whose memory it takes."""
+    found: list[tuple[str, ...]] = []
+    for name in moves:
+        if any(name in cycle for cycle in found) or moves[name] == name:
+            continue
+        cycle = [name]
+        while moves[cycle[-1]] != name:
+            cycle.append(moves[cycle[-1]])
+        found.append(tuple(cycle))
+    return found

@@ -31,11 +31,10 @@ from memlane.stencils import (
 from memlane.stencils.borders import BorderKernel
 from memlane.stencils.code import StepKernel
 from memlane.stencils.decomposition import Margins
-from memlane.stencils.exchange import on_device
 from memlane.stencils.faces import face_kernels
 from memlane.stencils.geometry import ALIGNED, itemsize
 from memlane.stencils.persistent_stage import ARRIVED, SIGNALS, StayingKernel
-from memlane.stencils.stages import REDUCTIONS, SCALARS, field_buffers
+from memlane.stencils.stages import REDUCTIONS, SCALARS, field_buffers, on_device
 from memlane.stencils.turns import no_margins, wider, widest
 from memlane.targets import BoundPlan
 from memlane.timeloop.engine import BoundPlans, PointKernels, architecture, bound_to, compiled, reduced
