@@ -124,7 +124,7 @@ def test_statements_and_what_may_stand_in_their_place() -> None:
     body = Body(tokenize(text))
     assert [(text[part.start : part.end], part.instead) for part in body.statements()] == [
         ("a(1)", "true"),
-        ("= f(2)", ""),
+        ("= f(2)", "=_mlv"),
         ("x = f(2);", ";"),
         ("g();", ";"),
         ("int i = 0; i < n; i++", ";;"),
@@ -315,3 +315,69 @@ int main(int count, char** words) {
 }"""
     assert kernels(source) == [f"void fill<__half2, {n}>(__half2, __half2*)" for n in (1, 2, 3, 4, 5)]
     assert capfd.readouterr().err == ""  # the compiler prints there what it cannot write
+
+
+def test_a_launch_behind_values_that_do_not_compile_is_found() -> None:
+    source = """template <int N> __global__ void k(const int* p) { __shared__ int s[N]; s[0] = p[0]; }
+struct Arguments { const int* p; int n; };
+template <int N> void run(const Arguments& a) { k<N><<<1, a.n>>>(a.p); }
+int main() {
+  const size_t bytes = library::bytes_of(3);
+  library::Pool pool(bytes);
+  const Arguments arguments = {pool.get(),
+                               3};
+  static int calls = 0;
+  run<4>(arguments);
+}"""
+    compiled = cuda_to_ptx(source, name="values.cu")
+    assert [*compiled.kernels.values()] == ["void k<4>(int const*)"]
+    assert not [note for note in compiled.notes if "not followed" in note]
+
+
+def test_a_template_is_not_instantiated_with_the_type_of_a_value_that_does_not_compile() -> None:
+    source = """template <class T> __global__ void k(T n) { }
+template <class T> void run(T n) {
+  k<<<1, 1>>>(n);
+}
+int main() {
+  auto n = library::value();
+  run(n);
+  run(2.0);
+}"""
+    compiled = cuda_to_ptx(source, name="values.cu")
+    assert [*compiled.kernels.values()] == ["void k<double>(double)"]
+    assert any(note.startswith("host code that may launch a kernel was not followed: values.cu(6): error") for note in compiled.notes)
+
+
+def test_functions_that_are_marked_for_the_host_are_followed() -> None:
+    source = """#define ON_THE_HOST __host__
+template <int N> __global__ void k(int* p) { *p = N; }
+__host__ constexpr int twice(int n) { return 2 * n; }
+struct Size {
+  __host__ int get() const { return 3; }
+  __host__ __device__ int both() const { return 4; }
+};
+template <int N> ON_THE_HOST void macro(int* p) { k<N><<<1, 1>>>(p); }
+static __host__ void run(int* p) { k<twice(2)><<<1, Size().get()>>>(p); macro<7>(p); }
+__host__
+int main() { run(nullptr); }"""
+    compiled = cuda_to_ptx(source, name="marked.cu")
+    assert sorted(compiled.kernels.values()) == ["void k<4>(int*)", "void k<7>(int*)"]
+
+
+def test_a_file_whose_templates_another_file_launches_names_their_header(tmp_path: Path) -> None:
+    (tmp_path / "matrix.cuh").write_text(
+        "template <class T> __global__ void k(T* p) { *p = 1; }\ntemplate <class T> void run(T* p) { k<<<1, 1>>>(p); }\n"
+        "extern template void run(double*);\n"
+    )
+    main = tmp_path / "layer.cu"
+    main.write_text('#include "matrix.cuh"\nint main() { run<double>(nullptr); }\n')
+    told = (
+        r"layer.cu has no kernel of its own and launches no template of those that it includes from \S*matrix.cuh; name a file that launches "
+        r"one, or ask for one with instantiate=\('k<...>',\) or --instantiate 'k<...>'$"
+    )
+    with pytest.raises(CompileError, match=told):
+        cuda_to_ptx(main)
+    main.write_text('#include "matrix.cuh"\nint main() {\n  run(library::pointer());\n}\n')
+    with pytest.raises(CompileError, match=r"has no kernel, only templates of kernels: k; ask for one [^\n]*\n[^\n]* was not followed: "):
+        cuda_to_ptx(main)

@@ -339,30 +339,19 @@ class _Compilation:
     def _absent_headers(self) -> list[str]:
         return [f"Header not found: {header}; {hints.remedy_for_header(header, self.path)}" for header in self.absent]
 
-    def _template_hint(self) -> str:
-        if not (names := [name for code in self.code.values() for name in code.templates]):
-            return ""
-        asked = f"{names[0]}<...>"
-        return f", only templates of kernels: {notes.listed(names)}; ask for one with instantiate=('{asked}',) or --instantiate '{asked}'"
-
     def _result(self, answer: nvrtc.Answer) -> CompiledPtx:
         kernels = kernel_names(answer.ptx)
         if not kernels and not self.options.relocatable:
             if self.device_launches.log:
                 raise self._refusal(self.device_launches.log)
-            hint = self._template_hint()
             lost = notes.of_lost_launches(self.host.lost) if self.host else []
+            followed = not lost and not self.dropped and (self.host is not None or not self.asked_host)
+            main = self.program.files[0].name
+            hint = notes.of_templates_alone({name: code.templates for name, code in self.code.items()}, main, followed)
             reasons = (*self._absent_headers(), *lost, *hints.textures(self.program.files), *hints.of_pieces(self.path))
-            raise CompileError(
-                f"{self.program.files[0].name} has no kernel{hint or hints.elsewhere(self.path)}", "\n".join(reasons) if hint else ""
-            )
+            raise CompileError(f"{main} has no kernel{hint or hints.elsewhere(self.path)}", "\n".join(reasons) if hint else "")
         told = [*notes.of_headers(self.absent), *self.device_launches.notes, *notes.of_refusals(self.refusals)]
-        if self.host:
-            told += notes.of_lost_launches(self.host.lost)
-        else:
-            told += [
-                f"{launch}, which the host code launches, means nothing outside it and was not instantiated" for launch in self.dropped
-            ]
+        told += notes.of_lost_launches(self.host.lost) if self.host else notes.of_dropped_launches(self.dropped)
         titles = [demangle(kernel) for kernel in kernels]
         unused = [name for code in self.code.values() for name in code.templates if not any(f"{name}<" in title for title in titles)]
         return CompiledPtx(

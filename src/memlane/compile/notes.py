@@ -1,9 +1,9 @@
-"""Summarize the parts of a program that were left out: one header for graphics can account for hundreds of declarations."""
+"""Say what of a program was left out and why it has no kernel; one header for graphics can account for hundreds of declarations."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 _MOST = 3
 """Maximum number of omissions of a kind that are listed individually."""
@@ -34,6 +34,27 @@ def of_templates(unused: Sequence[str]) -> list[str]:
     if len(unused) <= _MOST:
         return [f"no host code launches the kernel template {name}; {told} '{name}<...>'" for name in unused]
     return [f"no host code launches {len(unused)} kernel templates: {listed(unused)}; {told} '{unused[0]}<...>'"]
+
+
+def of_dropped_launches(launches: Iterable[str]) -> list[str]:
+    """Return a note for each launch whose template arguments have no meaning at file scope, for host code that cannot be followed."""
+    return [f"{launch}, which the host code launches, means nothing outside it and was not instantiated" for launch in launches]
+
+
+def of_templates_alone(templates: Mapping[str, Sequence[str]], main: str, followed: bool) -> str:
+    """Return the end of the message for a program whose kernels are all templates without an instantiation; empty if there are none.
+
+    `templates` holds their names by file, `main` is the name of the main file. `followed` is whether all host code was compiled that
+    may launch one; if so, and all templates are in headers, the launches are in another file.
+    """
+    names = list(dict.fromkeys(name for found in templates.values() for name in found))
+    if not names:
+        return ""
+    asked = f"ask for one with instantiate=('{names[0]}<...>',) or --instantiate '{names[0]}<...>'"
+    if not followed or templates.get(main):
+        return f", only templates of kernels: {listed(names)}; {asked}"
+    headers = listed([name for name, found in templates.items() if found], _MOST)
+    return f" of its own and launches no template of those that it includes from {headers}; name a file that launches one, or {asked}"
 
 
 def listed(names: Sequence[str], most: int = 6) -> str:

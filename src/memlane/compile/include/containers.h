@@ -40,6 +40,11 @@ template <class T> struct memlane_pointer<T[]> : memlane_pointer<T> {
 struct memlane_status {
     template <class T> operator T() const;
 };
+/* The initial value of a variable in place of one that does not compile: a class without a constructor must be given one if it is const. */
+struct memlane_value {
+    template <class T> operator T&() const;
+};
+#define _mlv memlane_value()
 template <class... A> memlane_status cudaLaunchKernel(A&&...);
 template <class... A> memlane_status cudaLaunchKernelEx(A&&...);
 template <class... A> memlane_status cudaLaunchKernelExC(A&&...);
