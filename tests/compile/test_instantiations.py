@@ -381,3 +381,22 @@ def test_a_file_whose_templates_another_file_launches_names_their_header(tmp_pat
     main.write_text('#include "matrix.cuh"\nint main() {\n  run(library::pointer());\n}\n')
     with pytest.raises(CompileError, match=r"has no kernel, only templates of kernels: k; ask for one [^\n]*\n[^\n]* was not followed: "):
         cuda_to_ptx(main)
+
+
+def test_vectors_of_thrust_lead_to_kernels_beside_thrust_in_device_code() -> None:
+    source = """#include <thrust/detail/config.h>
+#include <thrust/device_vector.h>
+template <class T> __global__ void k(T* p) { *p = thrust::plus<T>()(p[1], p[2]); }
+template <class T> __host__ __device__ T* raw(T* p) { return thrust::raw_pointer_cast(p); }
+template <class T> T* raw(thrust::device_ptr<T> p) { return thrust::raw_pointer_cast(p); }
+int main() {
+  thrust::device_vector<float> a(3);
+  thrust::host_vector<double> b(3);
+  thrust::device_vector<short> c(3);
+  char* p = nullptr;
+  k<<<1, 1>>>(thrust::raw_pointer_cast(a.data()));
+  k<<<1, 1>>>(raw(b.data()));
+  k<<<1, 1>>>(c.data().get());
+  k<<<1, 1>>>(thrust::raw_pointer_cast(p));
+}"""
+    assert kernels(source) == ["void k<char>(char*)", "void k<double>(double*)", "void k<float>(float*)", "void k<short>(short*)"]

@@ -97,12 +97,16 @@ def test_integers_of_64_bits_are_long_as_on_linux() -> None:
         "auto t = std::make_tuple(1, 2); auto [a, b] = t; *p = a + b + (int)std::tuple_size<decltype(t)>::value;",
         "using T = std::tuple<int, float>; std::tuple_element<0, T>::type x = 3; *p = x + (int)std::tuple_size_v<T>;",
         "register int r = 3; *p = r;",
+        "struct I : std::iterator<std::random_access_iterator_tag, int> { }; *p = (int)sizeof(I::value_type) + *std::next(p, 2);",
+        "int a[3] = {1, 2, 3}; *p = (int)std::size(a) + *std::begin(std::as_const(a)) + std::gcd(4, 6);",
         "S s = {.a = 1, .b = 2}; *p = s.a + s.b;",
         "__const__ int c = 3; __signed__ char d = 2; *p = c + d;",
     ],
 )
 def test_language_and_library(body: str) -> None:
-    source = f"#include <tuple>\n#include <type_traits>\nstruct S {{ int a, b; }};\n__global__ void k(int* p) {{ {body} }}"
+    source = (
+        f"#include <iterator>\n#include <tuple>\n#include <type_traits>\nstruct S {{ int a, b; }};\n__global__ void k(int* p) {{ {body} }}"
+    )
     assert list(kernels(source).kernels.values()) == ["k(int*)"]
 
 
@@ -125,6 +129,20 @@ def test_host_headers_of_cuda_do_not_disturb() -> None:
 def test_host_headers_of_cuda_that_its_wheels_lack_are_not_missing() -> None:
     source = "#include <cuda_profiler_api.h>\n#include <nvrtc.h>\n#include <cuda_gl_interop.h>\n__global__ void k(int* p) { *p = 1; }"
     assert cuda_to_ptx(source).notes == ()
+
+
+def test_iterators_and_random_numbers_of_thrust_in_device_code() -> None:
+    source = """#include <thrust/device_vector.h>
+#include <thrust/random.h>
+__global__ void k(float* p) {
+  thrust::default_random_engine engine(3);
+  thrust::uniform_real_distribution<float> uniform(0, 1);
+  thrust::reverse_iterator<float*> last(p + 3);
+  *p = thrust::make_counting_iterator(3)[2] + *last + uniform(engine);
+}"""
+    assert list(kernels(source).kernels.values()) == ["k(float*)"]
+    for_the_host = "#include <thrust/random.h>\n__global__ void k(float* p) { *p = 1; }\nthrust::minstd_rand engine;"
+    assert list(kernels(for_the_host).kernels.values()) == ["k(float*)"]
 
 
 def test_thrust_for_the_host_stands_beside_thrust_in_device_code() -> None:

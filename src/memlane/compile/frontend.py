@@ -240,7 +240,7 @@ class _Compilation:
     def _host_request(self, texts: Mapping[str, str], device: Mapping[str, str]) -> nvrtc.Request:
         """Return the compiler request for texts that include host code; `device` holds the texts without it."""
         request = self._request(texts, device)
-        host = standard.host_containers(_names_thrust(device), self.program.absent)
+        host = standard.host_containers(self.program.absent)
         headers = tuple((name, text + host if name == standard.PRELUDE else text) for name, text in request.headers)
         return replace(request, headers=headers)
 
@@ -258,8 +258,8 @@ class _Compilation:
         """Return the compiler request for `texts`; `device` holds the texts without host code, which decide which libraries are needed."""
         tokens = [tokenize(text) for text in texts.values()]
         types = standard.global_names(tokens) - {define.partition("=")[0] for define in self.options.define}
-        thrust = _names_thrust(device)
-        names = standard.names_in_std(tokens) | (standard.NEEDED_BY_THRUST if thrust else set())
+        thrust = standard.names_in_thrust(device.values())
+        names = standard.names_in_std(tokens) | standard.needed_by_thrust(thrust)
         prelude = standard.prelude(names, types, limits=bool(self.program.absent))
         headers = {standard.PRELUDE: f"#define {CONSTEXPR} constexpr\n{prelude}", **standard.stand_ins()}
         headers |= standard.library_stand_ins(self.program.library, thrust)
@@ -368,10 +368,6 @@ class _Compilation:
 def kernel_names(ptx: str) -> list[str]:
     """Return the names of the kernels in PTX text, in order."""
     return _ENTRY.findall(ptx)
-
-
-def _names_thrust(texts: Mapping[str, str]) -> bool:
-    return any("thrust::" in text for text in texts.values())
 
 
 def _refused_expressions(log: str) -> set[str]:
