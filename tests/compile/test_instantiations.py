@@ -400,3 +400,21 @@ int main() {
   k<<<1, 1>>>(thrust::raw_pointer_cast(p));
 }"""
     assert kernels(source) == ["void k<char>(char*)", "void k<double>(double*)", "void k<float>(float*)", "void k<short>(short*)"]
+
+
+def test_a_function_that_leads_to_no_kernel_keeps_the_return_type_that_its_body_gives() -> None:
+    source = """template <class T> __global__ void k(T* p) { *p = 1; }
+template <class T> auto made(int n) {
+  std::cout << n;
+  return library_free(n), (T*)nullptr;
+}
+template <class T> auto pointer(int n) {
+  log(n);
+  T* p = nullptr;
+  return p;
+}
+int main() {
+  auto p = pointer<short>(3);
+  k<<<1, 1>>>(p);
+}"""
+    assert kernels(source) == ["void k<short>(short*)"]

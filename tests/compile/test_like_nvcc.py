@@ -110,6 +110,43 @@ def test_language_and_library(body: str) -> None:
     assert list(kernels(source).kernels.values()) == ["k(int*)"]
 
 
+@pytest.mark.parametrize(
+    ("line", "host"),
+    [
+        ("consteval int three() { return 3; } __device__ int f() { return three(); }", ""),
+        ("template <class T> concept Small = sizeof(T) < 8; template <Small T> __device__ T f(T x) { return x; }", ""),
+        ("template <std::integral T> __device__ T f(T x) { return x; }", ""),
+        ("template <class T> requires (sizeof(T) < 8) __device__ T f(T x) { return x; }", ""),
+        ("template <int N> __global__ void t() { }", "consteval int three() {\n  return 3;\n}\nvoid run() {\n  t<three()><<<1, 1>>>();\n}"),
+    ],
+)
+def test_a_program_in_cxx20_is_compiled_as_such(line: str, host: str) -> None:
+    compiled = cuda_to_ptx(f"#include <concepts>\n{line}\n__global__ void k(int* p) {{ *p = 1; }}\n{host}", name="like.cu")
+    assert sorted(compiled.kernels.values()) == ["k(int*)", *(["void t<3>()"] if host else [])]
+    where = 4 if host else 2
+    assert compiled.notes == (f"like.cu:{where} is C++20, so the program was compiled with --std c++20 and not c++17",)
+
+
+def test_constant_functions_for_the_host_are_constants_of_device_code() -> None:
+    source = """struct S {
+  int n;
+  __host__ S(int n) : n(n) { }
+  __host__ constexpr static int four() { return 4; }
+  __host__ __device__ int get() const { return n; }
+};
+template <int N> __host__ [[nodiscard]] inline constexpr int twice() { return 2 * N; }
+__global__ void k(int* p, S s) { __shared__ int a[twice<3>() + S::four()]; a[0] = s.get(); *p = a[0]; }"""
+    compiled = cuda_to_ptx(source, name="like.cu")
+    assert [*compiled.kernels.values()] == ["k(int*, S)"]
+    assert compiled.notes == ()
+
+
+def test_a_program_that_needs_no_later_standard_keeps_its_own() -> None:
+    told = refusal("__global__ void k(int* requires) { *requires = wrong; } // requires more")
+    assert 'identifier "wrong" is undefined' in told
+    assert "c++20" not in told
+
+
 @pytest.mark.parametrize("launch", ["k<1>", "go<1>"])
 def test_a_constant_may_be_made_of_others(launch: str) -> None:
     source = f"""const float scale = 2.5f;

@@ -28,7 +28,6 @@ _STAND_IN = re.compile(r'^[^\n]*: #warning directive: "memlane has no (?P<header
 """Pattern of the warning that our stand-in for a missing header emits."""
 _FAILING_FILE = re.compile(r"^([^\n(]+)\(\d+\): error", re.MULTILINE)
 _REMARK = re.compile(r"^Remark: The warnings can be suppressed with [^\n]*\n+", re.MULTILINE)
-_BAD_EXPRESSION = re.compile(r"^__nv_name_map\(\d+\): error: [^\n]*\n(?:\s*#pragma nv_mangled_name (?P<expression>[^\n]*))?", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -167,6 +166,7 @@ class _Compilation:
         self.constexpr = False
         self.asks_for_all_headers = False
         self.host: instantiations.Launched | None = None
+        self.raised: tuple[str, ...] = ()
 
     def run(self) -> CompiledPtx:
         """Compile until the compiler reports no error. Raises CompileError if it does and nothing is left to cut."""
@@ -176,6 +176,8 @@ class _Compilation:
             answer = self._without_stand_ins(nvrtc.compile_request(self._request(device := self._device_texts(), device)))
             if answer.ptx:
                 return self._result(self._with_unnamed(answer, device))
+            if self._raise_standard(answer.log):
+                continue
             self.asks_for_all_headers = self._fails_in_library(answer.log)
             if missing := _NO_HEADER.search(answer.log):
                 raise CompileError(
@@ -191,6 +193,18 @@ class _Compilation:
                 and not self._remove_refused(answer.log)
             ):
                 raise self._refusal(answer.log)
+
+    def _raise_standard(self, log: str) -> bool:
+        """Compile as C++20 from here on if the compiler refuses a line because of what C++20 adds; return whether it does.
+
+        The program's build passes that standard to nvcc.
+        """
+        errors = nvrtc.errors(log) if self.options.std in standard.BEFORE_CXX20 else ()
+        found = next((error for error in errors if error.file in self.sources and standard.asks_for_cxx20(error.source)), None)
+        if found is not None:
+            self.raised = (f"{found.file}:{found.line} is C++20, so the program was compiled with --std c++20 and not {self.options.std}",)
+            self.options = replace(self.options, std="c++20")
+        return found is not None
 
     def _fails_in_library(self, log: str) -> bool:
         """Return whether the compiler refuses a header that was passed to it unchanged, independently of the program's instantiations."""
@@ -232,8 +246,10 @@ class _Compilation:
 
         known = {_plain(launch) for launch in (*self.options.instantiate, *self.launches, *self.dropped)}
         self.host = instantiations.launched(self.program.files, self.code, compiler)
+        if self._raise_standard("\n\n".join(logs)):
+            return self._ask_host_code()
         if self.host is None and self._leave_out_device_launches(logs[-1]):
-            return
+            return None
         if self.host:
             self.launches += [launch for launch in self.host.kernels if _plain(launch) not in known]
 
@@ -268,7 +284,7 @@ class _Compilation:
         headers |= {file.name: texts[file.name] for file in self.program.files[1:]}
         expressions = (*self.options.instantiate, *self.launches)
         flags = self.options.flags()
-        if self.options.std in ("c++11", "c++14", "c++17") and standard.has_designators(tokens):
+        if self.options.std in standard.BEFORE_CXX20 and standard.has_designators(tokens):
             flags = replace(self.options, std="c++20").flags()
         return nvrtc.Request(main.name, texts[main.name], tuple(headers.items()), flags, expressions)
 
@@ -282,7 +298,7 @@ class _Compilation:
 
     def _drop_launches(self, log: str) -> bool:
         """Drop the launches of the host code whose kernels the compiler refuses to instantiate; return whether there were any."""
-        refused = _refused_expressions(log)
+        refused = {*map(_plain, nvrtc.refused_expressions(log))}
         dropped = [launch for launch in self.launches if _plain(launch) in refused]
         self.launches = [launch for launch in self.launches if launch not in dropped]
         self.dropped += dropped
@@ -317,7 +333,7 @@ class _Compilation:
 
     def _refusal(self, log: str) -> CompileError:
         name = self.program.files[0].name
-        refused = _refused_expressions(log)
+        refused = {*map(_plain, nvrtc.refused_expressions(log))}
         asked = [expression for expression in self.options.instantiate if _plain(expression) in refused]
         parts = [log.rstrip()]
         parts += self.device_launches.notes
@@ -350,7 +366,7 @@ class _Compilation:
             hint = notes.of_templates_alone({name: code.templates for name, code in self.code.items()}, main, followed)
             reasons = (*self._absent_headers(), *lost, *hints.textures(self.program.files), *hints.of_pieces(self.path))
             raise CompileError(f"{main} has no kernel{hint or hints.elsewhere(self.path)}", "\n".join(reasons) if hint else "")
-        told = [*notes.of_headers(self.absent), *self.device_launches.notes, *notes.of_refusals(self.refusals)]
+        told = [*self.raised, *notes.of_headers(self.absent), *self.device_launches.notes, *notes.of_refusals(self.refusals)]
         told += notes.of_lost_launches(self.host.lost) if self.host else notes.of_dropped_launches(self.dropped)
         titles = [demangle(kernel) for kernel in kernels]
         unused = [name for code in self.code.values() for name in code.templates if not any(f"{name}<" in title for title in titles)]
@@ -368,11 +384,6 @@ class _Compilation:
 def kernel_names(ptx: str) -> list[str]:
     """Return the names of the kernels in PTX text, in order."""
     return _ENTRY.findall(ptx)
-
-
-def _refused_expressions(log: str) -> set[str]:
-    """Return the instantiations that the log complains about, without white space."""
-    return {_plain(found["expression"]) for found in _BAD_EXPRESSION.finditer(log) if found["expression"]}
 
 
 def _plain(expression: str) -> str:

@@ -210,12 +210,18 @@ def _take_apart(file: _File, reaching: frozenset[str]) -> None:
         file.parts.append(Part(unit.start, unit.end))
         if function is None:
             file.left_out += body.launch_configurations()
-        elif function.name and reaching.isdisjoint(_words(file, unit)):
+        elif function.name and reaching.isdisjoint(_words(file, unit)) and not _returns_deduced(body, function):
             # Without its code, an `inline` or `static` function needs an empty body; a constructor's body would have to fill the members.
             instead = ";" if function.head_end < function.body.start else "{}"
             file.left_out.append(Part(function.head_end, unit.end, instead))
         else:
             _take_function_apart(file, body, function)
+
+
+def _returns_deduced(body: Body, function: HostFunction) -> bool:
+    """Return whether the function's return type is deduced from its body, so that callers need the body (`auto make() { ... }`)."""
+    head = [token.text for token in body.tokens if token.start < function.head_end]
+    return "auto" in head and "->" not in head
 
 
 def _device_functions(file: _File) -> Iterator[Part]:

@@ -116,6 +116,10 @@ _CCCL = {
     "variant": _words("variant visit monostate"),
 }
 """Header of `cuda/std` -> the names taken from it."""
+_OF_CXX20 = re.compile(
+    rf"\b(?:consteval|constinit|char8_t|concept\s+\w+\s*=|requires\s*[({{]|requires\s+[\w:]|std::(?:{'|'.join(_CCCL['concepts'])})\b)|<=>"
+)
+BEFORE_CXX20 = ("c++11", "c++14", "c++17")
 _TUPLE_PROTOCOL = frozenset(_words("tuple_size tuple_size_v tuple_element tuple_element_t"))
 """Names for structured bindings that CCCL itself declares in `std`; `cuda/std/tuple` provides them."""
 _UNQUALIFIED = _words("numeric_limits is_same is_same_v enable_if enable_if_t conditional_t")
@@ -228,6 +232,11 @@ def names_in_std(files: Iterable[list[Token]]) -> frozenset[str]:
             elif opened and first.kind == "word" and second.text == "<" and first.text in _UNQUALIFIED:
                 names.add(first.text)
     return frozenset(names)
+
+
+def asks_for_cxx20(line: str) -> bool:
+    """Return whether a line that the compiler refuses has a word that is a keyword or a concept from C++20 on."""
+    return _OF_CXX20.search(line.partition("//")[0]) is not None
 
 
 def has_designators(files: Iterable[list[Token]]) -> bool:
