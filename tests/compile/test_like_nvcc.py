@@ -268,6 +268,24 @@ def test_functions_that_cuda_has_ended_are_named_with_their_place() -> None:
     assert "like.cu:3: CUDA has ended `__shfl` " in text
 
 
+def test_algorithms_of_thrust_in_device_code_are_refused_by_name() -> None:
+    source = """#include <thrust/binary_search.h>
+#include <thrust/execution_policy.h>
+template <class T> struct Search {
+  thrust::device_vector<T> host;
+  __device__ const T* find(const T* p, int n, T x) const {
+    return thrust::lower_bound(thrust::seq, p, p + n, x);
+  }
+};
+__global__ void k(int* p) { *p = *Search<int>().find(p + 1, 3, 5); }"""
+    told = (
+        "like.cu:6: NVRTC, with which memlane compiles, cannot compile `thrust::lower_bound`: write a loop in the kernel, or compile the "
+        "file with `nvcc -ptx -lineinfo` and give memlane the .ptx file."
+    )
+    assert told in refusal(source)
+    assert "`thrust::device_vector`" not in refusal(source)
+
+
 def test_a_texture_reference_is_named_where_only_templates_use_it() -> None:
     text = refusal(
         "texture<float, 1> t;\ntemplate <int N> __global__ void k(float* p) { *p = tex1Dfetch(t, N); }\nvoid run() { k<3><<<1, 1>>>(0); }"

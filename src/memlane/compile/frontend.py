@@ -340,7 +340,7 @@ class _Compilation:
         if self.refusals:
             parts += ["Before that, these declarations were left out because they did not compile:", *notes.few(self.refusals)]
         parts += self._absent_headers()
-        parts += hints.hints(log, self.program.files, self.path, self.options.define)
+        parts += hints.hints(log, self.program.files, self.path, self.options.define, self.refusals)
         message = f"{name} cannot instantiate {', '.join(asked)}" if asked else f"{name} does not compile"
         return CompileError(message, "\n".join(parts))
 
@@ -361,7 +361,7 @@ class _Compilation:
             if self.device_launches.log:
                 raise self._refusal(self.device_launches.log)
             lost = notes.of_lost_launches(self.host.lost) if self.host else []
-            followed = not lost and not self.dropped and (self.host is not None or not self.asked_host)
+            followed = not lost and (self.host is not None or not (self.asked_host or self.dropped))
             main = self.program.files[0].name
             hint = notes.of_templates_alone({name: code.templates for name, code in self.code.items()}, main, followed)
             reasons = (*self._absent_headers(), *lost, *hints.textures(self.program.files), *hints.of_pieces(self.path))
