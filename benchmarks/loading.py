@@ -44,7 +44,7 @@ from memlane.targets import target
 SOURCES = ["src/memlane/compile", "src/memlane/ptx", "src/memlane/emulate/lower", "src/memlane/emulate/semantics", "benchmarks/loading.py"]
 REASONS = {
     "kernels that launch kernels": ("(dynamic parallelism)",),
-    "launches in another file": (" has no kernel of its own and launches no template ",),
+    "launches in another file": (" has no kernel of its own, and no launch was found ",),
     "texture references": (" is a texture or surface reference,",),
     "functions that CUDA has ended": (": CUDA has ended `",),
     "a header that is not there": (" was not found; ", "Header not found: "),

@@ -373,8 +373,8 @@ def test_a_file_whose_templates_another_file_launches_names_their_header(tmp_pat
     main = tmp_path / "layer.cu"
     main.write_text('#include "matrix.cuh"\nint main() { run<double>(nullptr); }\n')
     told = (
-        r"layer.cu has no kernel of its own and launches no template of those that it includes from \S*matrix.cuh; name a file that "
-        r"launches one, or ask for one with instantiate=\('k<...>',\) or --instantiate 'k<...>'$"
+        r"layer.cu has no kernel of its own, and no launch was found of the templates that it includes from \S*matrix.cuh; name a file "
+        r"that has one, or ask for one with instantiate=\('k<...>',\) or --instantiate 'k<...>'$"
     )
     with pytest.raises(CompileError, match=told):
         cuda_to_ptx(main)

@@ -91,8 +91,8 @@ def _of_thrust(log: str, own: Container[str]) -> Iterator[str]:
     for found in _THRUST.finditer(log):
         if found["file"] in own and not found["name"].endswith(("_vector", "_ptr")):
             yield (
-                f"{found['file']}:{found['line']}: NVRTC, with which memlane compiles, cannot compile `thrust::{found['name']}`: write a loop "
-                "in the kernel, or compile the file with `nvcc -ptx -lineinfo` and give memlane the .ptx file."
+                f"{found['file']}:{found['line']}: NVRTC, with which memlane compiles, cannot compile `thrust::{found['name']}`: write a "
+                "loop in the kernel, or compile the file with `nvcc -ptx -lineinfo` and give memlane the .ptx file."
             )
 
 

@@ -45,7 +45,7 @@ def of_templates_alone(templates: Mapping[str, Sequence[str]], main: str, follow
     """Return the end of the message for a program whose kernels are all templates without an instantiation; empty if there are none.
 
     `templates` holds their names by file, `main` is the name of the main file. `followed` is whether all host code was compiled that
-    may launch one; if so, and all templates are in headers, the launches are in another file.
+    may launch one; if so, and all templates are in headers, the launches are most likely in another file.
     """
     names = list(dict.fromkeys(name for found in templates.values() for name in found))
     if not names:
@@ -54,7 +54,7 @@ def of_templates_alone(templates: Mapping[str, Sequence[str]], main: str, follow
     if not followed or templates.get(main):
         return f", only templates of kernels: {listed(names)}; {asked}"
     headers = listed([name for name, found in templates.items() if found], _MOST)
-    return f" of its own and launches no template of those that it includes from {headers}; name a file that launches one, or {asked}"
+    return f" of its own, and no launch was found of the templates that it includes from {headers}; name a file that has one, or {asked}"
 
 
 def listed(names: Sequence[str], most: int = 6) -> str:
