@@ -262,6 +262,15 @@ def test_a_header_that_lies_nearby_is_named_with_its_directory(tmp_path: Path, m
     assert cuda_to_ptx("cuda/k.cu", include=["common/inc"]).kernels
 
 
+def test_a_file_without_a_kernel_and_without_a_header_names_the_file_with_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("save.cu").write_text('#include "store.h"\nvoid save() { }\n')
+    Path("kernels.cu").write_text("__global__ void k(int* p) { *p = 1; }\n")
+    told = r'"store.h" was not found; [^\n]*\nsave.cu has no kernel of its own; name a file that defines one: kernels.cu$'
+    with pytest.raises(CompileError, match=told):
+        cuda_to_ptx("save.cu")
+
+
 def test_functions_that_cuda_has_ended_are_named_with_their_place() -> None:
     text = refusal("__global__ void k(int* p) {\n  p[0] = __shfl_xor(p[1], 16);\n  p[2] = __shfl(p[3], 1);\n}")
     assert "like.cu:2: CUDA has ended `__shfl_xor` for chips from sm_70 on, for nvcc too: write `__shfl_xor_sync(0xffffffff, ...)`" in text

@@ -180,9 +180,11 @@ class _Compilation:
                 continue
             self.asks_for_all_headers = self._fails_in_library(answer.log)
             if missing := _NO_HEADER.search(answer.log):
+                has_kernels = any(code.kernels or code.is_piece for code in self.code.values())
                 raise CompileError(
                     f'{missing["file"]}:{missing["line"]}: the header "{missing["header"]}" was not found; '
-                    f"{hints.remedy_for_header(missing['header'], self.path)}"
+                    f"{hints.remedy_for_header(missing['header'], self.path)}",
+                    "" if has_kernels else f"{self.program.files[0].name} has no kernel of its own{hints.elsewhere(self.path)}",
                 )
             if self._replace_libraries(answer.log) or self._leave_out_device_launches(answer.log):
                 continue
