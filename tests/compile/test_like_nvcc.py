@@ -271,6 +271,11 @@ def test_a_file_without_a_kernel_and_without_a_header_names_the_file_with_kernel
         cuda_to_ptx("save.cu")
 
 
+def test_a_header_with_the_separators_of_windows_says_what_to_write() -> None:
+    told = 'like.cu:1: the header "glm\\glm.hpp" was not found; only Windows has backslashes between directories: write "glm/glm.hpp"'
+    assert refusal('#include "glm\\glm.hpp"\n__global__ void k(int* p) { *p = 1; }').startswith(told)
+
+
 def test_functions_that_cuda_has_ended_are_named_with_their_place() -> None:
     text = refusal("__global__ void k(int* p) {\n  p[0] = __shfl_xor(p[1], 16);\n  p[2] = __shfl(p[3], 1);\n}")
     assert "like.cu:2: CUDA has ended `__shfl_xor` for chips from sm_70 on, for nvcc too: write `__shfl_xor_sync(0xffffffff, ...)`" in text

@@ -47,6 +47,8 @@ def elsewhere(path: Path | None) -> str:
 
 def remedy_for_header(header: str, path: Path | None) -> str:
     """Return the remedy for a missing header as the rest of a sentence: its directory, if it is found, or the wheel that contains it."""
+    if "\\" in header:
+        return f'only Windows has backslashes between directories: write "{header.replace(chr(92), "/")}"'
     directory = next(_directories_with(header, path), None) if path is not None else None
     if directory is not None:
         return f"name its directory with -I {directory} (include=[{str(directory)!r}] in Python)"
