@@ -300,6 +300,13 @@ __global__ void k(int* p) { *p = *Search<int>().find(p + 1, 3, 5); }"""
     assert "`thrust::device_vector`" not in refusal(source)
 
 
+def test_functions_that_cuda_has_ended_are_named_where_a_header_is_missing_too() -> None:
+    source = """#include <cblas.h>
+template <class T> __device__ T down(T x) { return __shfl_down(x, 1); }
+__global__ void k(int* p) { *p = down(*p); }"""
+    assert "like.cu:2: CUDA has ended `__shfl_down` for chips from sm_70 on" in refusal(source)
+
+
 def test_a_texture_reference_is_named_where_only_templates_use_it() -> None:
     text = refusal(
         "texture<float, 1> t;\ntemplate <int N> __global__ void k(float* p) { *p = tex1Dfetch(t, N); }\nvoid run() { k<3><<<1, 1>>>(0); }"

@@ -33,8 +33,9 @@ def hints(log: str, files: Iterable[SourceFile], path: Path | None, defines: Ite
     `refusals` holds the errors for which declarations were left out before `log`.
     """
     files = list(files)
-    told = [*_of_runtime(log), *_of_textures(log, files), *_of_intrinsics(log, files), *_of_dialect(log)]
-    told += _of_thrust("\n\n".join((log, *refusals)), {file.name for file in files})
+    earlier = "\n\n".join((log, *refusals))
+    told = [*_of_runtime(log), *_of_textures(earlier, files), *_of_intrinsics(earlier, files), *_of_dialect(log)]
+    told += _of_thrust(earlier, {file.name for file in files})
     told += (*conditionals.hints(log, files, defines), *of_pieces(path))
     return [*dict.fromkeys(told)]
 
