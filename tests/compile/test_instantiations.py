@@ -193,6 +193,22 @@ def test_a_lambda_that_does_not_compile_leaves_the_other_kernels() -> None:
     assert any("undeclared" in note for note in compiled.notes)
 
 
+def test_a_kernel_of_a_lambda_that_does_not_compile_is_told() -> None:
+    source = """template <class F> __global__ void each(F f) {
+  f(missing(f));
+}
+int main() {
+  each<<<1, 1>>>([=] __device__ (int i) { });
+}
+"""
+    with pytest.raises(CompileError, match=r'^l.cu does not compile\nl.cu\(2\): error: identifier "missing" is undefined'):
+        cuda_to_ptx(source, name="l.cu")
+    compiled = cuda_to_ptx(f"{source}__global__ void plain() {{ }}\n", name="l.cu")
+    assert [*compiled.kernels.values()] == ["plain()"]
+    told = "kernels that the host code launches with its lambdas were left out because they do not compile: l.cu(2): error"
+    assert compiled.notes[0].startswith(told)
+
+
 def test_launches_in_a_header_that_a_host_function_includes(tmp_path: Path) -> None:
     (tmp_path / "cases.inc").write_text(
         "#ifdef LAUNCH\ncudaMalloc(&p, 4);\nk<float, N><<<1, N>>>(p);\nk<int, 2 * N><<<1, 1>>>(nullptr);\n#endif\n"
@@ -383,6 +399,25 @@ def test_a_file_whose_templates_another_file_launches_names_their_header(tmp_pat
         cuda_to_ptx(main)
 
 
+@pytest.mark.parametrize("mark", ["", "__host__ __device__ "])
+def test_a_program_may_overload_the_cast_of_thrust(mark: str) -> None:
+    source = f"""#include <thrust/device_vector.h>
+template <class T> __global__ void k(T* p) {{ *p = 1; }}
+namespace memory {{
+template <class T> T* raw_pointer_cast(thrust::device_ptr<T> p) {{ return thrust::raw_pointer_cast(p); }}
+template <class T> {mark}T* raw_pointer_cast(T* p) {{ return thrust::raw_pointer_cast(p); }}
+template <class T> struct Array {{
+  thrust::device_vector<T> storage;
+  auto data() {{ return raw_pointer_cast(storage.data()); }}
+}};
+}}
+int main() {{
+  memory::Array<float> a;
+  k<<<1, 1>>>(a.data());
+}}"""
+    assert kernels(source) == ["void k<float>(float*)"]
+
+
 def test_vectors_of_thrust_lead_to_kernels_beside_thrust_in_device_code() -> None:
     source = """#include <thrust/detail/config.h>
 #include <thrust/device_vector.h>
@@ -418,3 +453,33 @@ int main() {
   k<<<1, 1>>>(p);
 }"""
     assert kernels(source) == ["void k<short>(short*)"]
+
+
+@pytest.mark.parametrize("member", ["", "  library::Stream stream;\n"])
+def test_a_virtual_function_of_a_class_template_is_followed(member: str) -> None:
+    source = f"""template <class T> __global__ void k(T* p) {{ *p = 1; }}
+template <class T> struct Solver {{
+  virtual void step() = 0;
+  void solve() {{ step(); }}
+}};
+template <class T> struct Jacobi : Solver<T> {{
+  T* p;
+{member}  Jacobi(T* p) : p(p) {{ }}
+  void step() override {{
+    k<T><<<1, 1>>>(p);
+  }}
+}};
+template <class T> struct Unbuilt {{
+  library::Stream stream;
+  Unbuilt(T* p)
+      : stream(p) {{ }}
+}};
+template <class T> void run(T* p) {{
+  Jacobi<T> solver(p);
+  Unbuilt<T> unbuilt(p);
+  solver.solve();
+}}
+int main() {{
+  run((int*)nullptr);
+}}"""
+    assert kernels(source) == ["void k<int>(int*)"]

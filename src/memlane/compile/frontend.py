@@ -167,6 +167,7 @@ class _Compilation:
         self.asks_for_all_headers = False
         self.host: instantiations.Launched | None = None
         self.raised: tuple[str, ...] = ()
+        self.unnamed_log = ""
 
     def run(self) -> CompiledPtx:
         """Compile until the compiler reports no error. Raises CompileError if it does and nothing is left to cut."""
@@ -258,7 +259,7 @@ class _Compilation:
     def _host_request(self, texts: Mapping[str, str], device: Mapping[str, str]) -> nvrtc.Request:
         """Return the compiler request for texts that include host code; `device` holds the texts without it."""
         request = self._request(texts, device)
-        host = standard.host_containers(self.program.absent)
+        host = standard.host_containers(standard.names_in_thrust(device.values()), self.program.absent)
         headers = tuple((name, text + host if name == standard.PRELUDE else text) for name, text in request.headers)
         return replace(request, headers=headers)
 
@@ -267,6 +268,7 @@ class _Compilation:
         if self.host is None or not self.host.unnamed:
             return answer
         again = nvrtc.compile_request(self._host_request(self.host.texts, device))
+        self.unnamed_log = again.log if not again.ptx else ""
         return replace(again, ptx=instantiations.kernels_alone(again.ptx, answer.ptx)) if again.ptx else answer
 
     def _device_texts(self) -> dict[str, str]:
@@ -360,8 +362,8 @@ class _Compilation:
     def _result(self, answer: nvrtc.Answer) -> CompiledPtx:
         kernels = kernel_names(answer.ptx)
         if not kernels and not self.options.relocatable:
-            if self.device_launches.log:
-                raise self._refusal(self.device_launches.log)
+            if log := self.device_launches.log or self.unnamed_log:
+                raise self._refusal(log)
             lost = notes.of_lost_launches(self.host.lost) if self.host else []
             followed = not lost and (self.host is not None or not (self.asked_host or self.dropped))
             main = self.program.files[0].name
@@ -370,6 +372,7 @@ class _Compilation:
             raise CompileError(f"{main} has no kernel{hint or hints.elsewhere(self.path)}", "\n".join(reasons) if hint else "")
         told = [*self.raised, *notes.of_headers(self.absent), *self.device_launches.notes, *notes.of_refusals(self.refusals)]
         told += notes.of_lost_launches(self.host.lost) if self.host else notes.of_dropped_launches(self.dropped)
+        told += notes.of_lambdas(nvrtc.errors(self.unnamed_log))
         titles = [demangle(kernel) for kernel in kernels]
         unused = [name for code in self.code.values() for name in code.templates if not any(f"{name}<" in title for title in titles)]
         return CompiledPtx(

@@ -211,9 +211,11 @@ def _take_apart(file: _File, reaching: frozenset[str]) -> None:
         if function is None:
             file.left_out += body.launch_configurations()
         elif function.name and reaching.isdisjoint(_words(file, unit)) and not _returns_deduced(body, function):
-            # Without its code, an `inline` or `static` function needs an empty body; a constructor's body would have to fill the members.
-            instead = ";" if function.head_end < function.body.start else "{}"
-            file.left_out.append(Part(function.head_end, unit.end, instead))
+            # Without its code, an `inline` or `static` function needs an empty body. A constructor keeps one too, because without it the
+            # compiler passes over a class template's virtual functions; if its initialisers do not compile, it becomes a declaration.
+            if function.head_end < function.body.start:
+                file.parts.append(Part(function.head_end, unit.end, ";"))
+            file.left_out.append(Part(function.body.start, unit.end, "{}"))
         else:
             _take_function_apart(file, body, function)
 

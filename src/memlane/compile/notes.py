@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+
+from memlane.compile.nvrtc import Diagnostic
 
 _MOST = 3
 """Maximum number of omissions of a kind that are listed individually."""
@@ -34,6 +37,12 @@ def of_templates(unused: Sequence[str]) -> list[str]:
     if len(unused) <= _MOST:
         return [f"no host code launches the kernel template {name}; {told} '{name}<...>'" for name in unused]
     return [f"no host code launches {len(unused)} kernel templates: {listed(unused)}; {told} '{unused[0]}<...>'"]
+
+
+def of_lambdas(errors: Iterable[Diagnostic]) -> list[str]:
+    """Return a note about kernels that host code launches with its lambdas, given the compiler's errors in them; none if there are none."""
+    told = "kernels that the host code launches with its lambdas were left out because they do not compile: "
+    return [told + error.message for error in islice(errors, 1)]
 
 
 def of_dropped_launches(launches: Iterable[str]) -> list[str]:

@@ -183,10 +183,15 @@ def _with_long_int64(name: str) -> str:
     return ""
 
 
-def host_containers(absent: Iterable[str] = ()) -> str:
-    """Return declarations of the containers that host code uses; PyTorch tensors are added if its headers are among the `absent` ones."""
+def host_containers(thrust: frozenset[str], absent: Iterable[str] = ()) -> str:
+    """Return declarations of the containers that host code uses.
+
+    `raw_pointer_cast` is left out if device code names it (`thrust`), because Thrust's own is there then. PyTorch tensors are added if its
+    headers are among the `absent` ones.
+    """
     tensors = any(header.startswith(("torch/", "ATen/", "c10/")) for header in absent)
-    return "".join(map(_included, ("containers.h", *(("torch_tensors.h",) if tensors else ()))))
+    first = "#define MEMLANE_RAW_POINTER_CAST\n" if "raw_pointer_cast" in thrust else ""
+    return first + "".join(map(_included, ("containers.h", *(("torch_tensors.h",) if tensors else ()))))
 
 
 def names_in_thrust(texts: Iterable[str]) -> frozenset[str]:

@@ -144,6 +144,8 @@ template <class T, class...> struct device_vector : memlane_container<T> {
 template <class T, class...> struct host_vector : memlane_container<T> {
     using memlane_container<T>::memlane_container;
 };
-template <class T> T* raw_pointer_cast(const device_ptr<T>&);
+#ifndef MEMLANE_RAW_POINTER_CAST
+template <class P> typename P::raw_pointer raw_pointer_cast(P);
 template <class T> T* raw_pointer_cast(T*);
+#endif
 }
