@@ -13,10 +13,10 @@ is not found and the message names a directory that has it, that is given with -
 wheels that some samples need (cuRAND's headers are in none that memlane itself needs). The module is loaded on an emulated
 H200, which verifies it, and each of its kernels is lowered, which refuses what the emulator does not model.
 
-A file that does not load is put down to the first of these that its error names: its kernels launch kernels; it uses texture references,
-which CUDA 12 has ended; it uses functions of before sm_70 (`__shfl`), which nvcc refuses too; it needs a header that neither CUDA's wheels
-nor the clone have (cuDLA, DirectX); it is a piece of another file and no program by itself; or it has no kernel of its own (those
-that a library launches are none).
+A file that does not load is put down to the first of these that its error names: its kernels launch kernels; it includes templates of
+kernels that another file launches; it uses texture references, which CUDA 12 has ended; it uses functions of before sm_70 (`__shfl`),
+which nvcc refuses too; it needs a header that neither CUDA's wheels nor the clone have (cuDLA, DirectX); it is a piece of another file and
+no program by itself; or it has no kernel of its own (those that a library launches are none).
 
 Prediction: nothing is left over, and of the kernels that compile the emulator runs 99 of 100 or more. At commit 1e50dac 131 of the 175
 files of cuda-samples loaded, with 317 kernels.
@@ -44,6 +44,7 @@ from memlane.targets import target
 SOURCES = ["src/memlane/compile", "src/memlane/ptx", "src/memlane/emulate/lower", "src/memlane/emulate/semantics", "benchmarks/loading.py"]
 REASONS = {
     "kernels that launch kernels": ("(dynamic parallelism)",),
+    "launches in another file": (" has no kernel of its own, and no launch was found ",),
     "texture references": (" is a texture or surface reference,",),
     "functions that CUDA has ended": (": CUDA has ended `",),
     "a header that is not there": (" was not found; ", "Header not found: "),

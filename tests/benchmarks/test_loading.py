@@ -15,6 +15,8 @@ FILES = {
     "sum/both.cu": "__global__ void a() { }\n__global__ void b() { a<<<1, 1>>>(); }\n",
     "sum/texture.cu": "texture<float> t;\n__global__ void k(float* p) { *p = tex1Dfetch(t, 1); }\n",
     "sum/random.cu": "#include <curand_kernel.h>\n__global__ void k(curandState* s) { curand_init(1, 2, 3, s); }\n",
+    "sum/caller.cu": '#include "templates.cuh"\nint main() { }\n',
+    "common/templates.cuh": "template <class T> __global__ void k(T* p) { *p = 1; }\n",
     "sum/wrong.cu": "__global__ void k() { x; }\n",
     "common/real.h": "typedef float real;\n",
 }
@@ -38,10 +40,11 @@ def test_reasons(clone: Path) -> None:
         "both": "",  # without the one that launches
         "texture": "texture references",
         "random": "a header that is not there",
+        "caller": "launches in another file",
         "wrong": OTHER,
     }
     rows = {row.metric: row for row in rows_of("clone", found, "abc")}
-    assert (rows["files"].value, rows["files"].note) == (8, "abc")
+    assert (rows["files"].value, rows["files"].note) == (9, "abc")
     assert rows["files that load"].value == rows["kernels that load"].value == 2
     assert (rows["files that do not: another reason"].value, rows["files that do not: another reason"].note) == (1, "wrong")
     assert not rows["files that do not: another reason"].holds

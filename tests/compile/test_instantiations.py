@@ -124,7 +124,7 @@ def test_statements_and_what_may_stand_in_their_place() -> None:
     body = Body(tokenize(text))
     assert [(text[part.start : part.end], part.instead) for part in body.statements()] == [
         ("a(1)", "true"),
-        ("= f(2)", ""),
+        ("= f(2)", "=_mlv"),
         ("x = f(2);", ";"),
         ("g();", ";"),
         ("int i = 0; i < n; i++", ";;"),
@@ -191,6 +191,22 @@ def test_a_lambda_that_does_not_compile_leaves_the_other_kernels() -> None:
     compiled = cuda_to_ptx(source, name="lambdas.cu")
     assert len(compiled.kernels) == 3
     assert any("undeclared" in note for note in compiled.notes)
+
+
+def test_a_kernel_of_a_lambda_that_does_not_compile_is_told() -> None:
+    source = """template <class F> __global__ void each(F f) {
+  f(missing(f));
+}
+int main() {
+  each<<<1, 1>>>([=] __device__ (int i) { });
+}
+"""
+    with pytest.raises(CompileError, match=r'^l.cu does not compile\nl.cu\(2\): error: identifier "missing" is undefined'):
+        cuda_to_ptx(source, name="l.cu")
+    compiled = cuda_to_ptx(f"{source}__global__ void plain() {{ }}\n", name="l.cu")
+    assert [*compiled.kernels.values()] == ["plain()"]
+    told = "kernels that the host code launches with its lambdas were left out because they do not compile: l.cu(2): error"
+    assert compiled.notes[0].startswith(told)
 
 
 def test_launches_in_a_header_that_a_host_function_includes(tmp_path: Path) -> None:
@@ -315,3 +331,155 @@ int main(int count, char** words) {
 }"""
     assert kernels(source) == [f"void fill<__half2, {n}>(__half2, __half2*)" for n in (1, 2, 3, 4, 5)]
     assert capfd.readouterr().err == ""  # the compiler prints there what it cannot write
+
+
+def test_a_launch_behind_values_that_do_not_compile_is_found() -> None:
+    source = """template <int N> __global__ void k(const int* p) { __shared__ int s[N]; s[0] = p[0]; }
+struct Arguments { const int* p; int n; };
+template <int N> void run(const Arguments& a) { k<N><<<1, a.n>>>(a.p); }
+int main() {
+  const size_t bytes = library::bytes_of(3);
+  library::Pool pool(bytes);
+  const Arguments arguments = {pool.get(),
+                               3};
+  static int calls = 0;
+  run<4>(arguments);
+}"""
+    compiled = cuda_to_ptx(source, name="values.cu")
+    assert [*compiled.kernels.values()] == ["void k<4>(int const*)"]
+    assert not [note for note in compiled.notes if "not followed" in note]
+
+
+def test_a_template_is_not_instantiated_with_the_type_of_a_value_that_does_not_compile() -> None:
+    source = """template <class T> __global__ void k(T n) { }
+template <class T> void run(T n) {
+  k<<<1, 1>>>(n);
+}
+int main() {
+  auto n = library::value();
+  run(n);
+  run(2.0);
+}"""
+    compiled = cuda_to_ptx(source, name="values.cu")
+    assert [*compiled.kernels.values()] == ["void k<double>(double)"]
+    assert any(note.startswith("host code that may launch a kernel was not followed: values.cu(6): error") for note in compiled.notes)
+
+
+def test_functions_that_are_marked_for_the_host_are_followed() -> None:
+    source = """#define ON_THE_HOST __host__
+template <int N> __global__ void k(int* p) { *p = N; }
+__host__ constexpr int twice(int n) { return 2 * n; }
+struct Size {
+  __host__ int get() const { return 3; }
+  __host__ __device__ int both() const { return 4; }
+};
+template <int N> ON_THE_HOST void macro(int* p) { k<N><<<1, 1>>>(p); }
+static __host__ void run(int* p) { k<twice(2)><<<1, Size().get()>>>(p); macro<7>(p); }
+__host__
+int main() { run(nullptr); }"""
+    compiled = cuda_to_ptx(source, name="marked.cu")
+    assert sorted(compiled.kernels.values()) == ["void k<4>(int*)", "void k<7>(int*)"]
+
+
+def test_a_file_whose_templates_another_file_launches_names_their_header(tmp_path: Path) -> None:
+    (tmp_path / "matrix.cuh").write_text(
+        "template <class T> __global__ void k(T* p) { *p = 1; }\ntemplate <class T> void run(T* p) { k<<<1, 1>>>(p); }\n"
+        "extern template void run(double*);\n"
+    )
+    main = tmp_path / "layer.cu"
+    main.write_text('#include "matrix.cuh"\nint main() { run<double>(nullptr); }\n')
+    told = (
+        r"layer.cu has no kernel of its own, and no launch was found of the templates that it includes from \S*matrix.cuh; name a file "
+        r"that has one, or ask for one with instantiate=\('k<...>',\) or --instantiate 'k<...>'$"
+    )
+    with pytest.raises(CompileError, match=told):
+        cuda_to_ptx(main)
+    main.write_text('#include "matrix.cuh"\nint main() {\n  run(library::pointer());\n}\n')
+    with pytest.raises(CompileError, match=r"has no kernel, only templates of kernels: k; ask for one [^\n]*\n[^\n]* was not followed: "):
+        cuda_to_ptx(main)
+
+
+@pytest.mark.parametrize("mark", ["", "__host__ __device__ "])
+def test_a_program_may_overload_the_cast_of_thrust(mark: str) -> None:
+    source = f"""#include <thrust/device_vector.h>
+template <class T> __global__ void k(T* p) {{ *p = 1; }}
+namespace memory {{
+template <class T> T* raw_pointer_cast(thrust::device_ptr<T> p) {{ return thrust::raw_pointer_cast(p); }}
+template <class T> {mark}T* raw_pointer_cast(T* p) {{ return thrust::raw_pointer_cast(p); }}
+template <class T> struct Array {{
+  thrust::device_vector<T> storage;
+  auto data() {{ return raw_pointer_cast(storage.data()); }}
+}};
+}}
+int main() {{
+  memory::Array<float> a;
+  k<<<1, 1>>>(a.data());
+}}"""
+    assert kernels(source) == ["void k<float>(float*)"]
+
+
+def test_vectors_of_thrust_lead_to_kernels_beside_thrust_in_device_code() -> None:
+    source = """#include <thrust/detail/config.h>
+#include <thrust/device_vector.h>
+template <class T> __global__ void k(T* p) { *p = thrust::plus<T>()(p[1], p[2]); }
+template <class T> __host__ __device__ T* raw(T* p) { return thrust::raw_pointer_cast(p); }
+template <class T> T* raw(thrust::device_ptr<T> p) { return thrust::raw_pointer_cast(p); }
+int main() {
+  thrust::device_vector<float> a(3);
+  thrust::host_vector<double> b(3);
+  thrust::device_vector<short> c(3);
+  char* p = nullptr;
+  k<<<1, 1>>>(thrust::raw_pointer_cast(a.data()));
+  k<<<1, 1>>>(raw(b.data()));
+  k<<<1, 1>>>(c.data().get());
+  k<<<1, 1>>>(thrust::raw_pointer_cast(p));
+}"""
+    assert kernels(source) == ["void k<char>(char*)", "void k<double>(double*)", "void k<float>(float*)", "void k<short>(short*)"]
+
+
+def test_a_function_that_leads_to_no_kernel_keeps_the_return_type_that_its_body_gives() -> None:
+    source = """template <class T> __global__ void k(T* p) { *p = 1; }
+template <class T> auto made(int n) {
+  std::cout << n;
+  return library_free(n), (T*)nullptr;
+}
+template <class T> auto pointer(int n) {
+  log(n);
+  T* p = nullptr;
+  return p;
+}
+int main() {
+  auto p = pointer<short>(3);
+  k<<<1, 1>>>(p);
+}"""
+    assert kernels(source) == ["void k<short>(short*)"]
+
+
+@pytest.mark.parametrize("member", ["", "  library::Stream stream;\n"])
+def test_a_virtual_function_of_a_class_template_is_followed(member: str) -> None:
+    source = f"""template <class T> __global__ void k(T* p) {{ *p = 1; }}
+template <class T> struct Solver {{
+  virtual void step() = 0;
+  void solve() {{ step(); }}
+}};
+template <class T> struct Jacobi : Solver<T> {{
+  T* p;
+{member}  Jacobi(T* p) : p(p) {{ }}
+  void step() override {{
+    k<T><<<1, 1>>>(p);
+  }}
+}};
+template <class T> struct Unbuilt {{
+  library::Stream stream;
+  Unbuilt(T* p)
+      : stream(p) {{ }}
+}};
+template <class T> void run(T* p) {{
+  Jacobi<T> solver(p);
+  Unbuilt<T> unbuilt(p);
+  solver.solve();
+}}
+int main() {{
+  run((int*)nullptr);
+}}"""
+    assert kernels(source) == ["void k<int>(int*)"]

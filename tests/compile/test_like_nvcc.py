@@ -97,13 +97,54 @@ def test_integers_of_64_bits_are_long_as_on_linux() -> None:
         "auto t = std::make_tuple(1, 2); auto [a, b] = t; *p = a + b + (int)std::tuple_size<decltype(t)>::value;",
         "using T = std::tuple<int, float>; std::tuple_element<0, T>::type x = 3; *p = x + (int)std::tuple_size_v<T>;",
         "register int r = 3; *p = r;",
+        "struct I : std::iterator<std::random_access_iterator_tag, int> { }; *p = (int)sizeof(I::value_type) + *std::next(p, 2);",
+        "int a[3] = {1, 2, 3}; *p = (int)std::size(a) + *std::begin(std::as_const(a)) + std::gcd(4, 6);",
         "S s = {.a = 1, .b = 2}; *p = s.a + s.b;",
         "__const__ int c = 3; __signed__ char d = 2; *p = c + d;",
     ],
 )
 def test_language_and_library(body: str) -> None:
-    source = f"#include <tuple>\n#include <type_traits>\nstruct S {{ int a, b; }};\n__global__ void k(int* p) {{ {body} }}"
+    source = (
+        f"#include <iterator>\n#include <tuple>\n#include <type_traits>\nstruct S {{ int a, b; }};\n__global__ void k(int* p) {{ {body} }}"
+    )
     assert list(kernels(source).kernels.values()) == ["k(int*)"]
+
+
+@pytest.mark.parametrize(
+    ("line", "host"),
+    [
+        ("consteval int three() { return 3; } __device__ int f() { return three(); }", ""),
+        ("template <class T> concept Small = sizeof(T) < 8; template <Small T> __device__ T f(T x) { return x; }", ""),
+        ("template <std::integral T> __device__ T f(T x) { return x; }", ""),
+        ("template <class T> requires (sizeof(T) < 8) __device__ T f(T x) { return x; }", ""),
+        ("template <int N> __global__ void t() { }", "consteval int three() {\n  return 3;\n}\nvoid run() {\n  t<three()><<<1, 1>>>();\n}"),
+    ],
+)
+def test_a_program_in_cxx20_is_compiled_as_such(line: str, host: str) -> None:
+    compiled = cuda_to_ptx(f"#include <concepts>\n{line}\n__global__ void k(int* p) {{ *p = 1; }}\n{host}", name="like.cu")
+    assert sorted(compiled.kernels.values()) == ["k(int*)", *(["void t<3>()"] if host else [])]
+    where = 4 if host else 2
+    assert compiled.notes == (f"like.cu:{where} is C++20, so the program was compiled with --std c++20 and not c++17",)
+
+
+def test_constant_functions_for_the_host_are_constants_of_device_code() -> None:
+    source = """struct S {
+  int n;
+  __host__ S(int n) : n(n) { }
+  __host__ constexpr static int four() { return 4; }
+  __host__ __device__ int get() const { return n; }
+};
+template <int N> __host__ [[nodiscard]] inline constexpr int twice() { return 2 * N; }
+__global__ void k(int* p, S s) { __shared__ int a[twice<3>() + S::four()]; a[0] = s.get(); *p = a[0]; }"""
+    compiled = cuda_to_ptx(source, name="like.cu")
+    assert [*compiled.kernels.values()] == ["k(int*, S)"]
+    assert compiled.notes == ()
+
+
+def test_a_program_that_needs_no_later_standard_keeps_its_own() -> None:
+    told = refusal("__global__ void k(int* requires) { *requires = wrong; } // requires more")
+    assert 'identifier "wrong" is undefined' in told
+    assert "c++20" not in told
 
 
 @pytest.mark.parametrize("launch", ["k<1>", "go<1>"])
@@ -125,6 +166,20 @@ def test_host_headers_of_cuda_do_not_disturb() -> None:
 def test_host_headers_of_cuda_that_its_wheels_lack_are_not_missing() -> None:
     source = "#include <cuda_profiler_api.h>\n#include <nvrtc.h>\n#include <cuda_gl_interop.h>\n__global__ void k(int* p) { *p = 1; }"
     assert cuda_to_ptx(source).notes == ()
+
+
+def test_iterators_and_random_numbers_of_thrust_in_device_code() -> None:
+    source = """#include <thrust/device_vector.h>
+#include <thrust/random.h>
+__global__ void k(float* p) {
+  thrust::default_random_engine engine(3);
+  thrust::uniform_real_distribution<float> uniform(0, 1);
+  thrust::reverse_iterator<float*> last(p + 3);
+  *p = thrust::make_counting_iterator(3)[2] + *last + uniform(engine);
+}"""
+    assert list(kernels(source).kernels.values()) == ["k(float*)"]
+    for_the_host = "#include <thrust/random.h>\n__global__ void k(float* p) { *p = 1; }\nthrust::minstd_rand engine;"
+    assert list(kernels(for_the_host).kernels.values()) == ["k(float*)"]
 
 
 def test_thrust_for_the_host_stands_beside_thrust_in_device_code() -> None:
@@ -207,10 +262,49 @@ def test_a_header_that_lies_nearby_is_named_with_its_directory(tmp_path: Path, m
     assert cuda_to_ptx("cuda/k.cu", include=["common/inc"]).kernels
 
 
+def test_a_file_without_a_kernel_and_without_a_header_names_the_file_with_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("save.cu").write_text('#include "store.h"\nvoid save() { }\n')
+    Path("kernels.cu").write_text("__global__ void k(int* p) { *p = 1; }\n")
+    told = r'"store.h" was not found; [^\n]*\nsave.cu has no kernel of its own; name a file that defines one: kernels.cu$'
+    with pytest.raises(CompileError, match=told):
+        cuda_to_ptx("save.cu")
+
+
+def test_a_header_with_the_separators_of_windows_says_what_to_write() -> None:
+    told = 'like.cu:1: the header "glm\\glm.hpp" was not found; only Windows has backslashes between directories: write "glm/glm.hpp"'
+    assert refusal('#include "glm\\glm.hpp"\n__global__ void k(int* p) { *p = 1; }').startswith(told)
+
+
 def test_functions_that_cuda_has_ended_are_named_with_their_place() -> None:
     text = refusal("__global__ void k(int* p) {\n  p[0] = __shfl_xor(p[1], 16);\n  p[2] = __shfl(p[3], 1);\n}")
     assert "like.cu:2: CUDA has ended `__shfl_xor` for chips from sm_70 on, for nvcc too: write `__shfl_xor_sync(0xffffffff, ...)`" in text
     assert "like.cu:3: CUDA has ended `__shfl` " in text
+
+
+def test_algorithms_of_thrust_in_device_code_are_refused_by_name() -> None:
+    source = """#include <thrust/binary_search.h>
+#include <thrust/execution_policy.h>
+template <class T> struct Search {
+  thrust::device_vector<T> host;
+  __device__ const T* find(const T* p, int n, T x) const {
+    return thrust::lower_bound(thrust::seq, p, p + n, x);
+  }
+};
+__global__ void k(int* p) { *p = *Search<int>().find(p + 1, 3, 5); }"""
+    told = (
+        "like.cu:6: NVRTC, with which memlane compiles, cannot compile `thrust::lower_bound`: write a loop in the kernel, or compile the "
+        "file with `nvcc -ptx -lineinfo` and give memlane the .ptx file."
+    )
+    assert told in refusal(source)
+    assert "`thrust::device_vector`" not in refusal(source)
+
+
+def test_functions_that_cuda_has_ended_are_named_where_a_header_is_missing_too() -> None:
+    source = """#include <cblas.h>
+template <class T> __device__ T down(T x) { return __shfl_down(x, 1); }
+__global__ void k(int* p) { *p = down(*p); }"""
+    assert "like.cu:2: CUDA has ended `__shfl_down` for chips from sm_70 on" in refusal(source)
 
 
 def test_a_texture_reference_is_named_where_only_templates_use_it() -> None:

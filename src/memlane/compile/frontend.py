@@ -28,7 +28,6 @@ _STAND_IN = re.compile(r'^[^\n]*: #warning directive: "memlane has no (?P<header
 """Pattern of the warning that our stand-in for a missing header emits."""
 _FAILING_FILE = re.compile(r"^([^\n(]+)\(\d+\): error", re.MULTILINE)
 _REMARK = re.compile(r"^Remark: The warnings can be suppressed with [^\n]*\n+", re.MULTILINE)
-_BAD_EXPRESSION = re.compile(r"^__nv_name_map\(\d+\): error: [^\n]*\n(?:\s*#pragma nv_mangled_name (?P<expression>[^\n]*))?", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -167,6 +166,8 @@ class _Compilation:
         self.constexpr = False
         self.asks_for_all_headers = False
         self.host: instantiations.Launched | None = None
+        self.raised: tuple[str, ...] = ()
+        self.unnamed_log = ""
 
     def run(self) -> CompiledPtx:
         """Compile until the compiler reports no error. Raises CompileError if it does and nothing is left to cut."""
@@ -176,11 +177,15 @@ class _Compilation:
             answer = self._without_stand_ins(nvrtc.compile_request(self._request(device := self._device_texts(), device)))
             if answer.ptx:
                 return self._result(self._with_unnamed(answer, device))
+            if self._raise_standard(answer.log):
+                continue
             self.asks_for_all_headers = self._fails_in_library(answer.log)
             if missing := _NO_HEADER.search(answer.log):
+                has_kernels = any(code.kernels or code.is_piece for code in self.code.values())
                 raise CompileError(
                     f'{missing["file"]}:{missing["line"]}: the header "{missing["header"]}" was not found; '
-                    f"{hints.remedy_for_header(missing['header'], self.path)}"
+                    f"{hints.remedy_for_header(missing['header'], self.path)}",
+                    "" if has_kernels else f"{self.program.files[0].name} has no kernel of its own{hints.elsewhere(self.path)}",
                 )
             if self._replace_libraries(answer.log) or self._leave_out_device_launches(answer.log):
                 continue
@@ -191,6 +196,18 @@ class _Compilation:
                 and not self._remove_refused(answer.log)
             ):
                 raise self._refusal(answer.log)
+
+    def _raise_standard(self, log: str) -> bool:
+        """Compile as C++20 from here on if the compiler refuses a line because of what C++20 adds; return whether it does.
+
+        The program's build passes that standard to nvcc.
+        """
+        errors = nvrtc.errors(log) if self.options.std in standard.BEFORE_CXX20 else ()
+        found = next((error for error in errors if error.file in self.sources and standard.asks_for_cxx20(error.source)), None)
+        if found is not None:
+            self.raised = (f"{found.file}:{found.line} is C++20, so the program was compiled with --std c++20 and not {self.options.std}",)
+            self.options = replace(self.options, std="c++20")
+        return found is not None
 
     def _fails_in_library(self, log: str) -> bool:
         """Return whether the compiler refuses a header that was passed to it unchanged, independently of the program's instantiations."""
@@ -232,15 +249,17 @@ class _Compilation:
 
         known = {_plain(launch) for launch in (*self.options.instantiate, *self.launches, *self.dropped)}
         self.host = instantiations.launched(self.program.files, self.code, compiler)
+        if self._raise_standard("\n\n".join(logs)):
+            return self._ask_host_code()
         if self.host is None and self._leave_out_device_launches(logs[-1]):
-            return
+            return None
         if self.host:
             self.launches += [launch for launch in self.host.kernels if _plain(launch) not in known]
 
     def _host_request(self, texts: Mapping[str, str], device: Mapping[str, str]) -> nvrtc.Request:
         """Return the compiler request for texts that include host code; `device` holds the texts without it."""
         request = self._request(texts, device)
-        host = standard.host_containers(_names_thrust(device), self.program.absent)
+        host = standard.host_containers(standard.names_in_thrust(device.values()), self.program.absent)
         headers = tuple((name, text + host if name == standard.PRELUDE else text) for name, text in request.headers)
         return replace(request, headers=headers)
 
@@ -249,6 +268,7 @@ class _Compilation:
         if self.host is None or not self.host.unnamed:
             return answer
         again = nvrtc.compile_request(self._host_request(self.host.texts, device))
+        self.unnamed_log = again.log if not again.ptx else ""
         return replace(again, ptx=instantiations.kernels_alone(again.ptx, answer.ptx)) if again.ptx else answer
 
     def _device_texts(self) -> dict[str, str]:
@@ -258,8 +278,8 @@ class _Compilation:
         """Return the compiler request for `texts`; `device` holds the texts without host code, which decide which libraries are needed."""
         tokens = [tokenize(text) for text in texts.values()]
         types = standard.global_names(tokens) - {define.partition("=")[0] for define in self.options.define}
-        thrust = _names_thrust(device)
-        names = standard.names_in_std(tokens) | (standard.NEEDED_BY_THRUST if thrust else set())
+        thrust = standard.names_in_thrust(device.values())
+        names = standard.names_in_std(tokens) | standard.needed_by_thrust(thrust)
         prelude = standard.prelude(names, types, limits=bool(self.program.absent))
         headers = {standard.PRELUDE: f"#define {CONSTEXPR} constexpr\n{prelude}", **standard.stand_ins()}
         headers |= standard.library_stand_ins(self.program.library, thrust)
@@ -268,7 +288,7 @@ class _Compilation:
         headers |= {file.name: texts[file.name] for file in self.program.files[1:]}
         expressions = (*self.options.instantiate, *self.launches)
         flags = self.options.flags()
-        if self.options.std in ("c++11", "c++14", "c++17") and standard.has_designators(tokens):
+        if self.options.std in standard.BEFORE_CXX20 and standard.has_designators(tokens):
             flags = replace(self.options, std="c++20").flags()
         return nvrtc.Request(main.name, texts[main.name], tuple(headers.items()), flags, expressions)
 
@@ -282,7 +302,7 @@ class _Compilation:
 
     def _drop_launches(self, log: str) -> bool:
         """Drop the launches of the host code whose kernels the compiler refuses to instantiate; return whether there were any."""
-        refused = _refused_expressions(log)
+        refused = {*map(_plain, nvrtc.refused_expressions(log))}
         dropped = [launch for launch in self.launches if _plain(launch) in refused]
         self.launches = [launch for launch in self.launches if launch not in dropped]
         self.dropped += dropped
@@ -317,14 +337,14 @@ class _Compilation:
 
     def _refusal(self, log: str) -> CompileError:
         name = self.program.files[0].name
-        refused = _refused_expressions(log)
+        refused = {*map(_plain, nvrtc.refused_expressions(log))}
         asked = [expression for expression in self.options.instantiate if _plain(expression) in refused]
         parts = [log.rstrip()]
         parts += self.device_launches.notes
         if self.refusals:
             parts += ["Before that, these declarations were left out because they did not compile:", *notes.few(self.refusals)]
         parts += self._absent_headers()
-        parts += hints.hints(log, self.program.files, self.path, self.options.define)
+        parts += hints.hints(log, self.program.files, self.path, self.options.define, self.refusals)
         message = f"{name} cannot instantiate {', '.join(asked)}" if asked else f"{name} does not compile"
         return CompileError(message, "\n".join(parts))
 
@@ -339,30 +359,20 @@ class _Compilation:
     def _absent_headers(self) -> list[str]:
         return [f"Header not found: {header}; {hints.remedy_for_header(header, self.path)}" for header in self.absent]
 
-    def _template_hint(self) -> str:
-        if not (names := [name for code in self.code.values() for name in code.templates]):
-            return ""
-        asked = f"{names[0]}<...>"
-        return f", only templates of kernels: {notes.listed(names)}; ask for one with instantiate=('{asked}',) or --instantiate '{asked}'"
-
     def _result(self, answer: nvrtc.Answer) -> CompiledPtx:
         kernels = kernel_names(answer.ptx)
         if not kernels and not self.options.relocatable:
-            if self.device_launches.log:
-                raise self._refusal(self.device_launches.log)
-            hint = self._template_hint()
+            if log := self.device_launches.log or self.unnamed_log:
+                raise self._refusal(log)
             lost = notes.of_lost_launches(self.host.lost) if self.host else []
+            followed = not lost and (self.host is not None or not (self.asked_host or self.dropped))
+            main = self.program.files[0].name
+            hint = notes.of_templates_alone({name: code.templates for name, code in self.code.items()}, main, followed)
             reasons = (*self._absent_headers(), *lost, *hints.textures(self.program.files), *hints.of_pieces(self.path))
-            raise CompileError(
-                f"{self.program.files[0].name} has no kernel{hint or hints.elsewhere(self.path)}", "\n".join(reasons) if hint else ""
-            )
-        told = [*notes.of_headers(self.absent), *self.device_launches.notes, *notes.of_refusals(self.refusals)]
-        if self.host:
-            told += notes.of_lost_launches(self.host.lost)
-        else:
-            told += [
-                f"{launch}, which the host code launches, means nothing outside it and was not instantiated" for launch in self.dropped
-            ]
+            raise CompileError(f"{main} has no kernel{hint or hints.elsewhere(self.path)}", "\n".join(reasons) if hint else "")
+        told = [*self.raised, *notes.of_headers(self.absent), *self.device_launches.notes, *notes.of_refusals(self.refusals)]
+        told += notes.of_lost_launches(self.host.lost) if self.host else notes.of_dropped_launches(self.dropped)
+        told += notes.of_lambdas(nvrtc.errors(self.unnamed_log))
         titles = [demangle(kernel) for kernel in kernels]
         unused = [name for code in self.code.values() for name in code.templates if not any(f"{name}<" in title for title in titles)]
         return CompiledPtx(
@@ -379,15 +389,6 @@ class _Compilation:
 def kernel_names(ptx: str) -> list[str]:
     """Return the names of the kernels in PTX text, in order."""
     return _ENTRY.findall(ptx)
-
-
-def _names_thrust(texts: Mapping[str, str]) -> bool:
-    return any("thrust::" in text for text in texts.values())
-
-
-def _refused_expressions(log: str) -> set[str]:
-    """Return the instantiations that the log complains about, without white space."""
-    return {_plain(found["expression"]) for found in _BAD_EXPRESSION.finditer(log) if found["expression"]}
 
 
 def _plain(expression: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -15,6 +15,7 @@ from memlane.compile.sources import SourceFile
 
 _TEXTURE_REFERENCE = re.compile(r"\b(?:texture|surface)\s*<[^;{}<>]*>\s*(\w+)")
 _UNDEFINED = re.compile(r'identifier "(\w+)" is undefined')
+_THRUST = re.compile(r'^(?P<file>[^\n]+)\((?P<line>\d+)\): error: namespace "thrust" has no member "(?P<name>\w+)"', re.MULTILINE)
 _WITHOUT_SYNC = frozenset({"__shfl", "__shfl_up", "__shfl_down", "__shfl_xor", "__any", "__all", "__ballot"})
 """Warp functions without a lane mask, which act on the lanes that happen to be active; CUDA removed them from sm_70 on."""
 _KERNEL = re.compile(r"\b__global__\b[^;{}]*\{")
@@ -26,10 +27,15 @@ _HIGHEST, _LEAST_DEPTH = 6, 3
 """Number of parent directories to search for a header, and their least depth: directories nearer the root belong to the system."""
 
 
-def hints(log: str, files: Iterable[SourceFile], path: Path | None, defines: Iterable[str] = ()) -> list[str]:
-    """Return remedies for errors that nvcc would not report, or whose cause memlane knows."""
+def hints(log: str, files: Iterable[SourceFile], path: Path | None, defines: Iterable[str] = (), refusals: Sequence[str] = ()) -> list[str]:
+    """Return remedies for errors that nvcc would not report, or whose cause memlane knows.
+
+    `refusals` holds the errors for which declarations were left out before `log`.
+    """
     files = list(files)
-    told = [*_of_runtime(log), *_of_textures(log, files), *_of_intrinsics(log, files), *_of_dialect(log)]
+    earlier = "\n\n".join((log, *refusals))
+    told = [*_of_runtime(log), *_of_textures(earlier, files), *_of_intrinsics(earlier, files), *_of_dialect(log)]
+    told += _of_thrust(earlier, {file.name for file in files})
     told += (*conditionals.hints(log, files, defines), *of_pieces(path))
     return [*dict.fromkeys(told)]
 
@@ -42,6 +48,8 @@ def elsewhere(path: Path | None) -> str:
 
 def remedy_for_header(header: str, path: Path | None) -> str:
     """Return the remedy for a missing header as the rest of a sentence: its directory, if it is found, or the wheel that contains it."""
+    if "\\" in header:
+        return f'only Windows has backslashes between directories: write "{header.replace(chr(92), "/")}"'
     directory = next(_directories_with(header, path), None) if path is not None else None
     if directory is not None:
         return f"name its directory with -I {directory} (include=[{str(directory)!r}] in Python)"
@@ -80,6 +88,15 @@ def _of_intrinsics(log: str, files: Iterable[SourceFile]) -> Iterator[str]:
                     f"`{name}_sync(0xffffffff, ...)`, whose first argument is the mask of the lanes that take part."
                 )
                 break
+
+
+def _of_thrust(log: str, own: Container[str]) -> Iterator[str]:
+    for found in _THRUST.finditer(log):
+        if found["file"] in own and not found["name"].endswith(("_vector", "_ptr")):
+            yield (
+                f"{found['file']}:{found['line']}: NVRTC, with which memlane compiles, cannot compile `thrust::{found['name']}`: write a "
+                "loop in the kernel, or compile the file with `nvcc -ptx -lineinfo` and give memlane the .ptx file."
+            )
 
 
 def textures(files: Iterable[SourceFile]) -> list[str]:

@@ -1,7 +1,7 @@
 """Split the body of a host function into parts that can be left out one by one.
 
 The code is not analysed. A part is a whole statement, the condition of an `if`, `for`, `while` or `switch`, a label, or the initial value
-of a variable. Each part has a replacement text, so that the rest is still a function.
+of a variable. Each part has a replacement text, so that the rest is still a function and a `const` variable still has a value.
 """
 
 from __future__ import annotations
@@ -14,6 +14,10 @@ from memlane.compile.tokens import Token
 
 _CONDITIONS = {"if": "true", "while": "false", "switch": "0", "for": ";;"}
 """Replacement for the text in the parentheses of each statement."""
+ANY_VALUE = "_mlv"
+"""Name of the value that converts to every type; `include/containers.h` defines it."""
+_STATIC = frozenset({"static", "extern", "thread_local"})
+"""Words in front of variables whose initial value must be a constant, which `ANY_VALUE` is not."""
 _LONGEST_CONFIGURATION = 400
 """Maximum tokens between `<<<` and `>>>`."""
 
@@ -117,7 +121,7 @@ class Body:
             index = self.end(index)
         if self.text(index) == ";":
             if value is not None:
-                yield self.part(value, index)
+                yield self.part(value, index, "" if self.text(first) in _STATIC else f"={ANY_VALUE}")
             index += 1
         index = max(index, first + 1)
         yield self.part(first, index, ";")

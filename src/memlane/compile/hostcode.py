@@ -62,7 +62,7 @@ def cut(text: str, tokens: list[Token], macros: Macros) -> DeviceCode:
     kernels = tuple(unit for unit in device if any(one.text == "__global__" for one in tokens_inside(tokens, unit)))
     functions = tuple(unit for unit in device if unit not in kernels)
     return DeviceCode(
-        blank(text, tokens, host),
+        _without_host_marks(blank(text, tokens, host), tokens, either),
         either,
         functions,
         tuple(dict.fromkeys(launches)),
@@ -87,6 +87,19 @@ def with_constexpr(text: str, units: Iterable[Unit]) -> str:
     for unit in units:
         if found := _FLOATING_CONSTANT.match(text, unit.start, unit.end):
             text = f"{text[: found.start(1)]}{CONSTEXPR}{text[found.end(1) :]}"
+    return text
+
+
+def _without_host_marks(text: str, tokens: list[Token], units: Iterable[Unit]) -> str:
+    """Return `text` with `__host__` blanked in the units where `__device__` is not beside it.
+
+    A `constexpr` function that is marked for the host is a constant of device code too, as it is with nvcc's relaxed rules.
+    """
+    for unit in units:
+        inside = ["", *(token.text for token in tokens_inside(tokens, unit)), ""]
+        for token, before, after in zip(tokens_inside(tokens, unit), inside, inside[2:], strict=False):
+            if token.text == "__host__" and "__device__" not in (before, after):
+                text = f"{text[: token.start]}{_blanks(token.text)}{text[token.end :]}"
     return text
 
 

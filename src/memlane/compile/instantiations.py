@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 
 from memlane.compile.declarations import Unit, tokens_inside
 from memlane.compile.dialect import in_standard_cxx
-from memlane.compile.hostbody import Body, HostFunction, Part
+from memlane.compile.hostbody import ANY_VALUE, Body, HostFunction, Part
 from memlane.compile.hostcode import DeviceCode, with_constexpr
 from memlane.compile.nvrtc import Answer, errors
 from memlane.compile.sources import SourceFile
@@ -34,6 +34,11 @@ _ROUNDS = 40
 _KERNEL = re.compile(r"^\s*(?:\.(?:visible|weak)\s+)*\.entry\s+(_Z[\w$.]+)", re.MULTILINE)
 _MACRO_LAUNCH = re.compile(r"<<<[^;]*?>>>(?=\s*\()")
 _MACRO_THROW = re.compile(r"\bthrow\b(?=\s*[\w:])")
+_HOST = "__host__"
+"""The mark of host functions, which the device compiler refuses where no `__device__` is beside it."""
+_HOST_WORD = re.compile(rf"\b{_HOST}\b")
+_UNKNOWN_TYPE = "memlane_value"
+"""Name of the type of `ANY_VALUE`."""
 _MAIN = "_mln"
 """Name that replaces `main`, which cannot be `inline`."""
 _BEFORE_INLINE = frozenset({"template", "inline", "static", "friend"})
@@ -80,13 +85,16 @@ def launched(
     for file in program.values():
         _take_apart(file, reaching)
     lost: list[str] = []
+    replaced: list[str] = []
     for _ in range(_ROUNDS):
         answer = compiler({name: in_standard_cxx(_text(file, file.without_code)) for name, file in program.items()})
         if answer.ptx:
             kernels = _KERNEL.findall(answer.ptx)
             names = dict.fromkeys(filter(None, map(_expression, kernels)))
+            if len(known := [name for name in names if _UNKNOWN_TYPE not in name]) < len(names):
+                lost += replaced
             texts = {name: in_standard_cxx(_text(file)) for name, file in program.items()}
-            return Launched(tuple(names), tuple(lost), any("<" in title and "{" in title for title in map(demangle, kernels)), texts)
+            return Launched(tuple(known), tuple(lost), any("<" in title and "{" in title for title in map(demangle, kernels)), texts)
         refused = _refused(program, answer.log)
         if not refused:
             return None
@@ -94,6 +102,7 @@ def launched(
             program[name].left_out.append(part)
             words = {token.text for token in tokens_inside(program[name].source.tokens, Unit(part.start, part.end, "host"))}
             lost += [] if reaching.isdisjoint(words) else [message]
+            replaced += [message] if part.instead == f"={ANY_VALUE}" else []
     return None
 
 
@@ -201,12 +210,20 @@ def _take_apart(file: _File, reaching: frozenset[str]) -> None:
         file.parts.append(Part(unit.start, unit.end))
         if function is None:
             file.left_out += body.launch_configurations()
-        elif function.name and reaching.isdisjoint(_words(file, unit)):
-            # Without its code, an `inline` or `static` function needs an empty body; a constructor's body would have to fill the members.
-            instead = ";" if function.head_end < function.body.start else "{}"
-            file.left_out.append(Part(function.head_end, unit.end, instead))
+        elif function.name and reaching.isdisjoint(_words(file, unit)) and not _returns_deduced(body, function):
+            # Without its code, an `inline` or `static` function needs an empty body. A constructor keeps one too, because without it the
+            # compiler passes over a class template's virtual functions; if its initialisers do not compile, it becomes a declaration.
+            if function.head_end < function.body.start:
+                file.parts.append(Part(function.head_end, unit.end, ";"))
+            file.left_out.append(Part(function.body.start, unit.end, "{}"))
         else:
             _take_function_apart(file, body, function)
+
+
+def _returns_deduced(body: Body, function: HostFunction) -> bool:
+    """Return whether the function's return type is deduced from its body, so that callers need the body (`auto make() { ... }`)."""
+    head = [token.text for token in body.tokens if token.start < function.head_end]
+    return "auto" in head and "->" not in head
 
 
 def _device_functions(file: _File) -> Iterator[Part]:
@@ -237,7 +254,7 @@ def _without_code(file: _File, body: Body, function: HostFunction) -> Iterator[P
     first = body.tokens[2] if body.text(0) == "extern" and body.tokens[1].kind == "string" else body.tokens[0]
     if first.text in _BEFORE_INLINE or first.kind != "word" or "\n" not in file.source.text[function.body.start : function.body.end]:
         return
-    yield Part(first.start, first.start, "inline ")
+    yield Part(first.start, first.end if first.text == _HOST else first.start, "inline ")
     if function.name == "main":
         yield from (Part(one.start, one.end, _MAIN) for one in body.tokens if one.text == "main" and one.start < function.head_end)
 
@@ -270,7 +287,8 @@ def _text(file: _File, also_left_out: Sequence[Part] = ()) -> str:
     position = 0
     text, tokens = with_constexpr(file.source.text, file.code.removable), file.source.tokens
     includes = [Part(tokens[index].start, tokens[index].end, f'#include "{name}"') for index, name in file.source.includes.items()]
-    edits = [*file.left_out, *also_left_out, *includes, *_macros(tokens)]
+    host = [Part(token.start, token.end) for token in tokens if token.text == _HOST]
+    edits = [*also_left_out, *file.left_out, *includes, *_macros(tokens), *host]
     for part in sorted(edits, key=lambda part: (part.start, -part.end)):
         if part.start >= position:
             pieces += [text[position : part.start], part.instead, *_remains(text, tokens, part)]
@@ -292,11 +310,13 @@ def _remains(text: str, tokens: list[Token], part: Part) -> Iterator[str]:
 
 
 def _macros(tokens: Iterable[Token]) -> Iterator[Part]:
-    """Yield edits of macro definitions that launch kernels or throw exceptions, with `<<<grid, block>>>` and `throw` removed."""
+    """Yield edits of macro definitions that launch kernels, throw exceptions or mark host functions, with the signs of that removed."""
     for token in tokens:
-        if token.kind == "directive" and ("<<<" in token.text or "throw" in token.text) and directive(token).name == "define":
+        if token.kind != "directive" or not any(sign in token.text for sign in ("<<<", "throw", _HOST)):
+            continue
+        if (line := directive(token)).name == "define" and not line.body.startswith(_HOST):
             without = _MACRO_LAUNCH.sub(lambda found: "\\\n" * found.group().count("\n"), token.text)
-            yield Part(token.start, token.end, _MACRO_THROW.sub("(void)", without))
+            yield Part(token.start, token.end, _HOST_WORD.sub("", _MACRO_THROW.sub("(void)", without)))
 
 
 # -- the names of what was found

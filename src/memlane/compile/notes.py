@@ -1,9 +1,12 @@
-"""Summarize the parts of a program that were left out: one header for graphics can account for hundreds of declarations."""
+"""Say what of a program was left out and why it has no kernel; one header for graphics can account for hundreds of declarations."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+
+from memlane.compile.nvrtc import Diagnostic
 
 _MOST = 3
 """Maximum number of omissions of a kind that are listed individually."""
@@ -34,6 +37,33 @@ def of_templates(unused: Sequence[str]) -> list[str]:
     if len(unused) <= _MOST:
         return [f"no host code launches the kernel template {name}; {told} '{name}<...>'" for name in unused]
     return [f"no host code launches {len(unused)} kernel templates: {listed(unused)}; {told} '{unused[0]}<...>'"]
+
+
+def of_lambdas(errors: Iterable[Diagnostic]) -> list[str]:
+    """Return a note about kernels that host code launches with its lambdas, given the compiler's errors in them; none if there are none."""
+    told = "kernels that the host code launches with its lambdas were left out because they do not compile: "
+    return [told + error.message for error in islice(errors, 1)]
+
+
+def of_dropped_launches(launches: Iterable[str]) -> list[str]:
+    """Return a note for each launch whose template arguments have no meaning at file scope, for host code that cannot be followed."""
+    return [f"{launch}, which the host code launches, means nothing outside it and was not instantiated" for launch in launches]
+
+
+def of_templates_alone(templates: Mapping[str, Sequence[str]], main: str, followed: bool) -> str:
+    """Return the end of the message for a program whose kernels are all templates without an instantiation; empty if there are none.
+
+    `templates` holds their names by file, `main` is the name of the main file. `followed` is whether all host code was compiled that
+    may launch one; if so, and all templates are in headers, the launches are most likely in another file.
+    """
+    names = list(dict.fromkeys(name for found in templates.values() for name in found))
+    if not names:
+        return ""
+    asked = f"ask for one with instantiate=('{names[0]}<...>',) or --instantiate '{names[0]}<...>'"
+    if not followed or templates.get(main):
+        return f", only templates of kernels: {listed(names)}; {asked}"
+    headers = listed([name for name, found in templates.items() if found], _MOST)
+    return f" of its own, and no launch was found of the templates that it includes from {headers}; name a file that has one, or {asked}"
 
 
 def listed(names: Sequence[str], most: int = 6) -> str:

@@ -75,8 +75,18 @@ def errors(log: str) -> Iterator[Diagnostic]:
         carets = [index for index, line in enumerate(lines) if index and line.strip() == "^"]
         exact = bool(carets) and "\t" not in lines[carets[0] - 1]
         column = len(lines[carets[0]].rstrip()) - 3 if exact else None
-        source = lines[carets[0] - 1][2:] if exact else ""
+        source = lines[carets[0] - 1][2:] if carets else ""
         yield Diagnostic(found["file"], int(found["line"]), column if column is None or column >= 0 else None, message, source)
+
+
+_BAD_EXPRESSION = re.compile(r"^__nv_name_map\(\d+\): error: [^\n]*\n(?:\s*#pragma nv_mangled_name (?P<expression>[^\n]*))?", re.MULTILINE)
+
+
+def refused_expressions(log: str) -> Iterator[str]:
+    """Yield the name expressions of the request that the log complains about."""
+    for found in _BAD_EXPRESSION.finditer(log):
+        if found["expression"]:
+            yield found["expression"]
 
 
 @lru_cache(maxsize=64)

@@ -44,6 +44,7 @@ _SYSTEM_HEADERS = _words("""
 
 _INT64_HEADERS = ("cuda/std/cstdint", "cuda_pipeline_helpers.h", "cuda_awbarrier_helpers.h")
 _LONG_LONG = re.compile(r"(\busing u?int64_t\s*=\s*(?:un)?signed long|\btypedef (?:un)?signed long) long(?=;|\s+u?int64_t;)")
+_THRUST_NAME = re.compile(r"\bthrust\s*::\s*(\w+)")
 _HOST_ONLY = frozenset(
     _words("""
     cudaEGL.h cudaEGLTypedefs.h cudaGL.h cudaGLTypedefs.h cudaProfilerTypedefs.h cudaTypedefs.h cudaVDPAU.h cudaVDPAUTypedefs.h
@@ -64,6 +65,8 @@ _OWN = {
     "tuple_element_t": "template <size_t I, class T> using tuple_element_t = typename tuple_element<I, T>::type;",
     "nullptr_t": "using nullptr_t = decltype(nullptr);",
     "max_align_t": "using max_align_t = long double;",
+    "basic_istream": "template <class C, class T> class basic_istream;",
+    "basic_ostream": "template <class C, class T> class basic_ostream;",
 }
 _GLOBAL = _words("""
     size_t ptrdiff_t printf memcpy memset malloc free clock clock_t
@@ -87,7 +90,19 @@ _CCCL = {
         plus minus multiplies divides modulus negate equal_to not_equal_to greater less greater_equal less_equal logical_and logical_or
         logical_not bit_and bit_or bit_xor bit_not invoke
     """),
+    "concepts": _words("""
+        same_as derived_from convertible_to common_with integral signed_integral unsigned_integral floating_point assignable_from swappable
+        destructible constructible_from default_initializable move_constructible copy_constructible equality_comparable totally_ordered
+        movable copyable semiregular regular invocable regular_invocable predicate
+    """),
+    "iterator": _words("""
+        iterator iterator_traits input_iterator_tag output_iterator_tag forward_iterator_tag bidirectional_iterator_tag
+        random_access_iterator_tag reverse_iterator make_reverse_iterator advance distance next prev begin end cbegin cend rbegin rend data
+        empty size
+    """),
     "limits": _words("numeric_limits"),
+    "memory": _words("addressof"),
+    "numeric": _words("gcd lcm midpoint"),
     "optional": _words("optional nullopt"),
     "span": _words("span"),
     "tuple": _words("tuple make_tuple tie get apply forward_as_tuple tuple_cat"),
@@ -97,10 +112,14 @@ _CCCL = {
         invoke_result_t conjunction conjunction_v disjunction disjunction_v negation negation_v alignment_of extent extent_v rank rank_v
         type_identity type_identity_t aligned_storage aligned_storage_t aligned_union aligned_union_t
     """),
-    "utility": _words("pair make_pair exchange declval integer_sequence index_sequence make_index_sequence"),
+    "utility": _words("pair make_pair as_const exchange declval integer_sequence index_sequence make_index_sequence"),
     "variant": _words("variant visit monostate"),
 }
 """Header of `cuda/std` -> the names taken from it."""
+_OF_CXX20 = re.compile(
+    rf"\b(?:consteval|constinit|char8_t|concept\s+\w+\s*=|requires\s*[({{]|requires\s+[\w:]|std::(?:{'|'.join(_CCCL['concepts'])})\b)|<=>"
+)
+BEFORE_CXX20 = ("c++11", "c++14", "c++17")
 _TUPLE_PROTOCOL = frozenset(_words("tuple_size tuple_size_v tuple_element tuple_element_t"))
 """Names for structured bindings that CCCL itself declares in `std`; `cuda/std/tuple` provides them."""
 _UNQUALIFIED = _words("numeric_limits is_same is_same_v enable_if enable_if_t conditional_t")
@@ -108,9 +127,29 @@ _CUB_IN_KERNELS = (
     *(f"block/block_{name}" for name in _words("adjacent_difference discontinuity exchange histogram load radix_sort reduce scan store")),
     *(f"warp/warp_{name}" for name in _words("exchange load reduce scan store")),
 )
-_THRUST_IN_KERNELS = ("thrust/tuple.h", "thrust/pair.h", "thrust/functional.h", "thrust/complex.h", "thrust/iterator/")
+_THRUST_IN_KERNELS = (
+    *("thrust/tuple.h", "thrust/pair.h", "thrust/functional.h", "thrust/complex.h", "thrust/iterator/", "thrust/random/"),
+    *("thrust/detail/config", "thrust/detail/raw_pointer_cast.h", "thrust/type_traits/", "thrust/version.h"),
+)
 """Thrust headers that device code can use. The first three replace all other Thrust headers, many of which include them."""
-NEEDED_BY_THRUST = frozenset({"declval", "size_t", "ptrdiff_t", "memcpy"})
+_THRUST_PARTS = {
+    **{
+        name: f"thrust/iterator/{kind}_iterator.h"
+        for kind in _words("constant counting discard permutation reverse transform transform_output zip")
+        for name in (f"{kind}_iterator", f"make_{kind}_iterator")
+    },
+    "raw_pointer_cast": "thrust/detail/raw_pointer_cast.h",
+}
+"""Name in `thrust` -> header that declares it, which the headers for the host include too."""
+_THRUST_RANDOM = frozenset(
+    _words("""
+    default_random_engine minstd_rand minstd_rand0 ranlux24 ranlux48 taus88 random uniform_int_distribution uniform_real_distribution
+    normal_distribution linear_congruential_engine discard_block_engine subtract_with_carry_engine xor_combine_engine
+""")
+)
+"""Names that `thrust/random.h` declares."""
+_NEEDED_BY_THRUST = frozenset(_words("declval size_t ptrdiff_t memcpy"))
+_NEEDED_BY_RANDOM = frozenset(_words("numeric_limits uint32_t uint64_t basic_istream basic_ostream"))
 """Names in `std` that these Thrust headers use."""
 
 
@@ -144,29 +183,44 @@ def _with_long_int64(name: str) -> str:
     return ""
 
 
-def host_containers(thrust: bool, absent: Iterable[str] = ()) -> str:
+def host_containers(thrust: frozenset[str], absent: Iterable[str] = ()) -> str:
     """Return declarations of the containers that host code uses.
 
-    Thrust's are left out if the real ones are there (`thrust`); PyTorch tensors are added if its headers are among the `absent` ones.
+    `raw_pointer_cast` is left out if device code names it (`thrust`), because Thrust's own is there then. PyTorch tensors are added if its
+    headers are among the `absent` ones.
     """
     tensors = any(header.startswith(("torch/", "ATen/", "c10/")) for header in absent)
-    names = ("containers.h", *(() if thrust else ("thrust_containers.h",)), *(("torch_tensors.h",) if tensors else ()))
-    return "".join(map(_included, names))
+    first = "#define MEMLANE_RAW_POINTER_CAST\n" if "raw_pointer_cast" in thrust else ""
+    return first + "".join(map(_included, ("containers.h", *(("torch_tensors.h",) if tensors else ()))))
 
 
-def library_stand_ins(headers: Iterable[str], uses_thrust: bool) -> dict[str, str]:
+def names_in_thrust(texts: Iterable[str]) -> frozenset[str]:
+    """Return the names that the texts use from `thrust::`."""
+    return frozenset(name for text in texts for name in _THRUST_NAME.findall(text))
+
+
+def needed_by_thrust(names: frozenset[str]) -> frozenset[str]:
+    """Return the names in `std` that Thrust's headers use, given the names in `thrust` that the program uses."""
+    return (_NEEDED_BY_THRUST | (_NEEDED_BY_RANDOM if names & _THRUST_RANDOM else frozenset())) if names else frozenset()
+
+
+def library_stand_ins(headers: Iterable[str], thrust: frozenset[str]) -> dict[str, str]:
     """Return stand-ins for CUDA headers that NVRTC cannot compile whole.
 
-    The parts of CUB and Thrust that run inside a kernel stay, those of Thrust only if device code uses it. Host-only headers become empty.
+    The parts of CUB and Thrust that run inside a kernel stay, those of Thrust only if device code names some of it (`thrust`).
+    Host-only headers become empty.
     """
     found: dict[str, str] = {}
+    parts = (*_THRUST_IN_KERNELS[:3], *sorted({_THRUST_PARTS[name] for name in thrust & _THRUST_PARTS.keys()})) if thrust else ()
     for header in headers:
         if header == "cub/cub.cuh":
             found[header] = "".join(f"#include <cub/{name}.cuh>\n" for name in _CUB_IN_KERNELS)
         elif header in _HOST_ONLY or header.startswith("cub/device/"):
             found[header] = ""
+        elif header == "thrust/random.h" and thrust & _THRUST_RANDOM:
+            continue
         elif header.startswith("thrust/") and not header.startswith(_THRUST_IN_KERNELS):
-            found[header] = "".join(f"#include <{name}>\n" for name in _THRUST_IN_KERNELS[:3]) if uses_thrust else ""
+            found[header] = "".join(f"#include <{name}>\n" for name in parts)
     return found
 
 
@@ -183,6 +237,11 @@ def names_in_std(files: Iterable[list[Token]]) -> frozenset[str]:
             elif opened and first.kind == "word" and second.text == "<" and first.text in _UNQUALIFIED:
                 names.add(first.text)
     return frozenset(names)
+
+
+def asks_for_cxx20(line: str) -> bool:
+    """Return whether a line that the compiler refuses has a word that is a keyword or a concept from C++20 on."""
+    return _OF_CXX20.search(line.partition("//")[0]) is not None
 
 
 def has_designators(files: Iterable[list[Token]]) -> bool:

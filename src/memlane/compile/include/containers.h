@@ -40,6 +40,11 @@ template <class T> struct memlane_pointer<T[]> : memlane_pointer<T> {
 struct memlane_status {
     template <class T> operator T() const;
 };
+/* The initial value of a variable in place of one that does not compile: a class without a constructor must be given one if it is const. */
+struct memlane_value {
+    template <class T> operator T&() const;
+};
+#define _mlv memlane_value()
 template <class... A> memlane_status cudaLaunchKernel(A&&...);
 template <class... A> memlane_status cudaLaunchKernelEx(A&&...);
 template <class... A> memlane_status cudaLaunchKernelExC(A&&...);
@@ -119,4 +124,28 @@ struct string : memlane_container<char> {
     using memlane_container<char>::memlane_container;
     const char* c_str() const;
 };
+}
+/* The same for Thrust. */
+namespace thrust {
+template <class T> struct device_ptr : memlane_pointer<T> {
+    using element_type = T;
+    using value_type = T;
+    using raw_pointer = T*;
+    using pointer = device_ptr;
+    using reference = T&;
+    using difference_type = long;
+    using memlane_pointer<T>::memlane_pointer;
+};
+template <class T, class...> struct device_vector : memlane_container<T> {
+    using memlane_container<T>::memlane_container;
+    device_ptr<T> data();
+    device_ptr<const T> data() const;
+};
+template <class T, class...> struct host_vector : memlane_container<T> {
+    using memlane_container<T>::memlane_container;
+};
+#ifndef MEMLANE_RAW_POINTER_CAST
+template <class P> typename P::raw_pointer raw_pointer_cast(P);
+template <class T> T* raw_pointer_cast(T*);
+#endif
 }
