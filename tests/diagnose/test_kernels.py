@@ -193,6 +193,7 @@ def test_a_conflict_of_one_warp_holds_up_its_block(target: Target, kernels: Load
     found = said(kernels, "one_warp_of_a_block", (4,), (1024,), target.zeros(4096), target.zeros(4096))
     (one,) = (one for one in found if one.rule == "bank-conflict")
     assert "tile[threadIdx.x * 32]" in one.source
-    assert one.cost_share is not None and one.cost_share > 0.005
+    assert one.cost_share is not None
+    assert one.cost_share > 0.005
     assert one.cost_low < 0.001 * one.cost_cycles / one.cost_share
     assert "4 of the 128 warps in these blocks make the access" in one.method
