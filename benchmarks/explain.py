@@ -28,7 +28,7 @@ from memlane.targets import target as named
 
 SOURCES = [
     "src/memlane/diagnose",
-    "src/memlane/instrument/origins.py",
+    "src/memlane/ptx/origins.py",
     "benchmarks/explain.py",
     "benchmarks/explain_cases.py",
     "benchmarks/kernels/explain",

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from memlane.compile import parameter_names, parameter_types, pointer_members
-from memlane.instrument.origins import Base, Origins, origins_of
 from memlane.instrument.registers import components
 from memlane.instrument.repeats import once_between_barriers, repeating
 from memlane.instrument.waits import is_bulk, space_of, wait_of
@@ -34,6 +33,7 @@ from memlane.ptx import (
     product_bytes,
     registers_read,
 )
+from memlane.ptx.origins import Base, Origins, origins_of
 from memlane.record import Call, Site, Skipped
 
 _BESIDE = {"prefetch": "a prefetch returns nothing", "query": ""}

@@ -8,18 +8,10 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 
-from memlane.ptx import (
-    SCALAR_TYPES,
-    Address,
-    Function,
-    Instruction,
-    Register,
-    Symbol,
-    memory_accesses,
-    registers_in,
-    values_read,
-    values_written,
-)
+from memlane.ptx.access import memory_accesses
+from memlane.ptx.ir import Address, Function, Instruction, Register, Symbol
+from memlane.ptx.registers import registers_in, values_read, values_written
+from memlane.ptx.types import SCALAR_TYPES
 from memlane.walks import components
 
 Base = int | str | tuple[int, int]

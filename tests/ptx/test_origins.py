@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from memlane.instrument.origins import Origins, origins_of
 from memlane.ptx import parse
+from memlane.ptx.origins import Origins, origins_of
 
 KERNEL = """
 .version 8.0
