@@ -21,6 +21,10 @@ from memlane.record import SiteCounts
 MIN_NOTICEABLE = 0.002
 """Minimum upper bound of a measured cost, as a share of the warps' lifetimes, to report."""
 
+MIN_SHARE = 0.01
+"""Minimum excess as a share of all sectors or wavefronts of the kernel to report, unless the measured cost is this share of the warps'
+lifetimes."""
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -170,6 +174,14 @@ def _busy_cycles(warp: npt.NDArray[np.int64], cycles: Numbers, wanted: npt.NDArr
     total = np.bincount(number, cycles, len(known))
     place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
     return np.where(known[place] == wanted, total[place], 0.0)
+
+
+def is_negligible_share(evidence: Evidence, cost: Cost, excess_share: float) -> bool:
+    """Return whether an access causes too small a share of a kernel's excess transactions to matter, and costs too little measured time.
+
+    A few accesses of one warp are a small share of all transactions, but may hold up the whole block.
+    """
+    return excess_share < MIN_SHARE and not (cost.measured and cost.cycles >= MIN_SHARE * evidence.life > 0)
 
 
 def is_noticeable(evidence: Evidence, cost: Cost) -> bool:
