@@ -90,9 +90,7 @@ def test_of_many_instantiations_one_is_listed_for_each_template() -> None:
     listed = ", ".join(f"{name}<32> (1 of 6 with this name)" for name in ("red", "scan", "sort"))
     with pytest.raises(BadLaunch, match=rf"^no kernel 'blue' in k\.ptx; it has: {re.escape(listed)}, copy$"):
         find_kernel(module, "blue")
-    with pytest.raises(
-        BadLaunch, match=r": scan<32>, scan<64>, scan<128>, scan<256>, scan<512>, scan<1024>; use the full name$"
-    ):
+    with pytest.raises(BadLaunch, match=r": scan<32>, scan<64>, scan<128>, scan<256>, scan<512>, scan<1024>; use the full name$"):
         find_kernel(module, "scan")
     assert find_kernel(module, "scan<32>").name == names[9]
 
