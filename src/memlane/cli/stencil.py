@@ -185,10 +185,7 @@ def plan(
         given, (most, single) = _boundary(boundary), _types(dtype)
         with for_a_document(as_json):
             rules = _rules(rule)
-        axes_of_rule = rules[0].dimensions
-        if len(extents) != axes_of_rule:
-            needed = f"{rules[0].name} has {plural(axes_of_rule, 'dimension')}"
-            raise CommandError(f"--shape {shape}: {needed}; write {plural(axes_of_rule, 'extent')}, such as {_EXTENTS[axes_of_rule]}")
+        _check_extents(rules[0], extents, shape)
         found = scaling.plan_scaling(
             _Rules(rules), stencils.Grid(tuple(extents), most, given), _numbers("--devices", devices),
             _numbers("--steps-per-exchange", steps_per_exchange), chip=chip, network=network, model=model, transport=transport,
@@ -227,6 +224,14 @@ def _numbers(option: str, text: str, between: str = ",") -> list[int]:
             raise CommandError(f"{option} {text}: write whole numbers {bounds}, such as {example}")
         found += range(low, high + 1)
     return found
+
+
+def _check_extents(rule: Rule, extents: list[int], shape: str) -> None:
+    """Raise CommandError if a grid of these extents has another number of axes than a rule. `shape`: the extents as written."""
+    axes = rule.dimensions
+    if len(extents) != axes:
+        needed = f"{rule.name} has {plural(axes, 'dimension')}; write {plural(axes, 'extent')}"
+        raise CommandError(f"--shape {shape}: {needed}, such as {_EXTENTS[axes]}")
 
 
 def _is_number(text: str) -> bool:
