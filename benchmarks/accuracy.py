@@ -77,7 +77,7 @@ LITTLE_REACH = 0.10
 
 @dataclass
 class Walks:
-    """What the rounds of one level gave: a mean time of one load for each round."""
+    """The mean time of one load for each round at one level."""
 
     truth: list[float] = field(default_factory=list)
     recorded: dict[str, list[float]] = field(default_factory=dict)
@@ -91,7 +91,7 @@ def chain_average(times: DeviceArray, steps: int) -> float:
 
 
 def mean_cycles(seen: Decoded, expected: int) -> float:
-    """Mean of end - start. Raises if a record is missing: a mean over some of the loads is none of all."""
+    """Return the mean of end - start. Raises if a record is missing, because the mean would then not be over all loads."""
     records = seen.records
     if seen.lost or len(records) != expected:
         raise RuntimeError(f"{len(records)} records for {expected} loads, {seen.lost} lost")
@@ -99,8 +99,11 @@ def mean_cycles(seen: Decoded, expected: int) -> float:
 
 
 def walk_alone(chase: Chase, level: Level, probed: dict[str, InstrumentedModule], rounds: int) -> Walks:
-    """The rounds of one level. Who walks first in a round finds the address translations colder, so each round begins with another; a round
-    before them does not count."""
+    """Run the rounds of one level.
+
+    The first walk of a round finds fewer address translations cached, so each round begins with another scheme. The first round does not
+    count.
+    """
     ring, walks = chase.ring(level), Walks(recorded={scheme: [] for scheme in probed})
     walkers: list[str | None] = [None, *probed]
     for number in range(-1, rounds):
@@ -123,7 +126,7 @@ def walk_alone(chase: Chase, level: Level, probed: dict[str, InstrumentedModule]
 
 
 def _walk(launch: Launch, times: DeviceArray, steps: int, probed: InstrumentedModule | None) -> float:
-    """Mean cycles of one load: by the kernel's own clock reads without probes, by the records with them."""
+    """Return the mean cycles of one load: from the kernel's own clock reads without probes, from the records with them."""
     if probed is not None:
         return mean_cycles(recorded(launch, probed, steps), steps)
     launch.kernel.target.launch(launch)
@@ -149,7 +152,7 @@ class Window:
 
 
 def windows(chase: Chase, level: Level, probed: dict[str, InstrumentedModule]) -> dict[str, Window]:
-    """By scheme, from the mean records of the fillers, after a first run of each that does not count."""
+    """Return the windows by scheme, from the mean records of the fillers, after a first run of each that does not count."""
     ring = chase.ring(level)
     launch, _ = chase.launch(level, ring, 0)
     found: dict[str, Window] = {}
@@ -169,7 +172,7 @@ def windows(chase: Chase, level: Level, probed: dict[str, InstrumentedModule]) -
 
 
 def accuracy_row(level: Level, scheme: str, walks: Walks, window: Window | None) -> Row:
-    """Mean recorded less the window against the truth, for one scheme at one level."""
+    """Return a row of the mean recorded time minus the window against the truth, for one scheme at one level."""
     case = f"{scheme}, {level.name}"
     if scheme in walks.notes or window is None:
         return failed(case, walks.notes.get(scheme, "no empty window could be measured"))
@@ -184,7 +187,7 @@ def accuracy_row(level: Level, scheme: str, walks: Walks, window: Window | None)
 
 
 def half_interval(values: Sequence[float]) -> float:
-    """Half the 95 % interval of the mean, from the standard error."""
+    """Return half the 95 % interval of the mean, from the standard error."""
     return 1.96 * statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan
 
 
@@ -193,7 +196,7 @@ def rounded(values: dict[str, float]) -> dict[str, float]:
 
 
 def alone(level: Level, options: argparse.Namespace) -> list[Row]:
-    """All schemes at one level."""
+    """Run all schemes at one level."""
     chase = Chase(target(options.target), (8 << 20) if options.quick else (512 << 20))
     # Where a window closes in front of the consumer, what is recorded is no latency of the access alone.
     probed = {name: chase.probed(name) for name, scheme in SCHEMES.items() if scheme.deferred is None}
@@ -218,7 +221,7 @@ class Load:
 
 
 def loads_by_sm(records: npt.NDArray[np.void], walked: npt.NDArray[np.void], steps: int, samples: int = 2000) -> list[Load]:
-    """Little's law on each SM. `records`: with the fields sm, start, end. `walked`: what the warps of the same launch noted themselves."""
+    """Apply Little's law on each SM. `records`: with the fields sm, start, end. `walked`: clock reads of the same launch's warps."""
     sms, starts, ends = records["sm"], records["start"], records["end"]
     found = []
     for sm in np.unique(walked["sm"]):
@@ -233,7 +236,7 @@ def loads_by_sm(records: npt.NDArray[np.void], walked: npt.NDArray[np.void], ste
 
 
 def loaded(level: Level, options: argparse.Namespace) -> list[Row]:
-    """Little's law for `dependent` at one level with the SMs full."""
+    """Apply Little's law to `dependent` at one level with all SMs occupied."""
     chase = Chase(target(options.target), (8 << 20) if options.quick else (512 << 20))
     steps = 8 if options.quick else LOAD_STEPS
     twin = chase.probed("dependent")

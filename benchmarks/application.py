@@ -41,7 +41,7 @@ class Application:
 
 
 def applications(cases: Sequence[Case], quick: bool) -> list[Application]:
-    """All cases, in kernels of at most `FORMS_PER_KERNEL`."""
+    """Divide all cases into kernels of at most `FORMS_PER_KERNEL` forms."""
     found: list[Application] = []
     for kinds, same in groupby(sorted(cases, key=lambda case: case.operands), key=lambda case: case.operands):
         listed = list(same)
@@ -57,7 +57,7 @@ def module(applied: Sequence[Application]) -> Module:
 
 
 def form_number(line: str) -> int | None:
-    """Which form of its kernel a line of PTX belongs to."""
+    """Return the number of the form that a line of PTX belongs to; None if it names none."""
     found = _FORM.search(line)
     return int(found[1]) if found else None
 
@@ -96,7 +96,7 @@ def _reads_operands(one: Application) -> bool:
 
 
 def _neighbours_operands(one: Application) -> list[str]:
-    """Where those of the thread's neighbour lie."""
+    """Return code that computes the address of the operands of the thread's neighbour."""
     start = 8 * one.count * len(one.kinds)
     lines = [".reg .b64 next_operands;", "ld.param.u64 place, [operands];", f"add.u64 place, place, {start};"]
     lines += ["xor.b32 other, thread, 1;", f"mad.lo.u32 other, block, {THREADS}, other;"]
@@ -104,7 +104,7 @@ def _neighbours_operands(one: Application) -> list[str]:
 
 
 def _own_bytes(one: Application, space: str) -> list[str]:
-    """Where in a space the thread's 16 bytes lie, those of its neighbour, and those that it shares with every eighth thread."""
+    """Return code for the addresses in a space of the thread's 16 bytes, its neighbour's, and those shared by every 8th thread."""
     names = [f"{which}_{space}" for which in ("own", "next", "eighth")]
     lines = [f".reg .b64 {', '.join(names)};"]
     if space == "local":
@@ -184,7 +184,7 @@ def refused_forms(text: str, failure: CompileError) -> dict[int, str]:
 
 
 def owners(function: Function) -> list[int | None]:
-    """To which form each instruction of a kernel belongs: to that whose registers were last declared; None for the set-up."""
+    """Return the form of each instruction of a kernel: the form whose registers were declared last; None for the set-up."""
     assert function.body is not None
     found: list[int | None] = []
     current = None

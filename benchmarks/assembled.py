@@ -42,12 +42,12 @@ Instructions = dict[str, Counter[str]]
 
 
 def group_of(space: str, kind: str) -> str:
-    """The group of a site; generic accesses go with global memory, where those of the examples lead, and copies with what they load."""
+    """Return the group of a site. Generic accesses count as global memory, which they access in the examples, and copies by their load."""
     return "shared" if space.startswith("shared") else f"global {_PTX_KINDS[kind]}"
 
 
 def in_ptx(module: Module, kernel: str) -> Instructions:
-    """Of the kernel with that PTX name."""
+    """Return the instructions of the kernel with this PTX name."""
     found: Instructions = {group: Counter() for group in GROUPS}
     for site in site_table(module).of_kernel[kernel].values():
         if site.space in SPACES and site.is_counted:
@@ -56,7 +56,7 @@ def in_ptx(module: Module, kernel: str) -> Instructions:
 
 
 def in_sass(text: str) -> dict[str, Instructions]:
-    """Of every kernel, from what nvdisasm prints."""
+    """Return the instructions of every kernel in the output of nvdisasm."""
     kernels: dict[str, Instructions] = {}
     current: Instructions = {group: Counter() for group in GROUPS}
     for line in text.splitlines():
@@ -81,5 +81,5 @@ def disassemble(module: Module, arch: str) -> str:
 
 
 def describe(counts: Counter[str]) -> str:
-    """`16 LDS + 4 LDS.128`."""
+    """Return the counts as text, such as `16 LDS + 4 LDS.128`."""
     return " + ".join(f"{number} {opcode}" for opcode, number in sorted(counts.items())) or "none"

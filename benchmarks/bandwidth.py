@@ -115,7 +115,7 @@ DRAM = {
 
 @dataclass(frozen=True)
 class Taken:
-    """What a stream took."""
+    """The measured cycles and time of a stream."""
 
     cycles: float
     us: float
@@ -134,12 +134,12 @@ class Bench:
         self.sink = self.target.zeros(1, np.uint32)
 
     def grids(self) -> list[tuple[int, int]]:
-        """How many multiprocessors, and in how many blocks: all have two each, fewer of them one."""
+        """Return pairs of multiprocessors and blocks. If all multiprocessors take part, each has two blocks, otherwise one."""
         some = [1, 2] if self.quick else [1, 2, 8, 33, self.sms // 2]
         return [*((sms, sms) for sms in some), (self.sms, 2 * self.sms)]
 
     def taken(self, call: KernelCall, blocks: int, *arguments: object) -> Taken:
-        """The medians of some launches."""
+        """Return the medians of some launches."""
         launch = call.bind(*arguments)
         found = []
         for turn in range(1 if self.quick else 7):
@@ -198,7 +198,7 @@ def of_lsu(bench: Bench, kind: str) -> Iterator[Row]:
 
 
 def _requests(case: str, requests: int, taken: Taken) -> Row:
-    """Of each multiprocessor, which has one block."""
+    """Return the row of cycles per request of one multiprocessor, which has one block."""
     return Row(
         case, "cycles a request", round(taken.cycles / (requests * WARPS), 3), "cycles", peer={"cycles": taken.cycles, "us": taken.us}
     )

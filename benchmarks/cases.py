@@ -34,7 +34,7 @@ class Case:
 
 
 def cases(spelling: Spelling) -> tuple[Case, ...]:
-    """The ways in which a form is tried; none where it needs a set-up of its own (see `SKIPPED`)."""
+    """Return the cases of a form; none if it needs a set-up of its own (see `SKIPPED`)."""
     opcode = spelling.row.opcode
     if not spelling.group or (spelling.has("async") and not spelling.has("release")):
         return ()
@@ -145,7 +145,10 @@ _PARTS = {
 
 
 def _selecting(spelling: Spelling) -> Iterator[Case]:
-    """A video instruction on parts of its operands. A scalar one without a second operation merges its result into a fourth operand."""
+    """Yield cases of a video instruction on parts of its operands.
+
+    A scalar one without a second operation merges its result into a fourth operand.
+    """
     plain, last = _generic(spelling), spelling.row.opcode[-1]
     merges = "c" not in spelling.form.operands
     for target, first, second in _PARTS[last if last in "24" else ""]:
@@ -158,7 +161,7 @@ def _selecting(spelling: Spelling) -> Iterator[Case]:
 
 
 def _is_one_half(spelling: Spelling) -> bool:
-    """A comparison of two 16-bit numbers has one result only."""
+    """Return whether a comparison has only one result because its operands are 16-bit numbers."""
     return spelling.form.slots["type"] in ("f16", "bf16")
 
 
@@ -167,7 +170,7 @@ def _is_three_way(spelling: Spelling) -> bool:
 
 
 def _predicates_in_place(spelling: Spelling) -> Iterator[Case]:
-    """`setp` whose third operand is one of its results, as it is and negated."""
+    """Yield cases of `setp` whose third operand is one of its results, plain and negated."""
     plain = _generic(spelling)
     last = len(plain.results) - 1
     for word, operand, label in (("mov", "@0", "c is p"), ("not", f"!@{last}", f"c is !{'pq'[last]}")):
@@ -176,7 +179,7 @@ def _predicates_in_place(spelling: Spelling) -> Iterator[Case]:
 
 
 def _carry(spelling: Spelling) -> Case:
-    """The carry goes in as whether the last operand is zero, and comes out by a further addition."""
+    """Return a case whose carry-in is whether the last operand is zero, and whose carry-out a further addition reads."""
     kind = spelling.form.slots["type"]
     opcode = spelling.row.opcode
     inputs = "ab" if "mad" not in opcode else "abc"
@@ -197,8 +200,10 @@ _CARRY_READERS = ("addc", "subc", "madc.lo", "madc.hi")
 
 
 def _carry_chains(spelling: Spelling) -> Iterator[Case]:
-    """The carry of one kind of instruction, read by another: by each that reads one, of both widths, and by one behind a barrier where only
-    the threads whose last operand holds have written it."""
+    """Yield cases in which each instruction that reads a carry, of both widths, reads the carry of one kind of instruction.
+
+    In one more case only the threads whose last operand is true have written it, before a barrier.
+    """
     kind = spelling.form.slots["type"]
     if not spelling.has("cc") or kind not in ("u32", "u64"):
         return
@@ -230,7 +235,7 @@ _WRAPPED = {
 
 
 def _and_wrapped(case: Case) -> tuple[Case, ...]:
-    """A case of memory; and with addresses whose sum overflows 32 bits, in a register of 32 bits and in one of 64."""
+    """Return a memory case, and the same with addresses whose sum overflows 32 bits, in a 32-bit and in a 64-bit register."""
     form = case.spelling.name
     if form not in _WRAPPED:
         return (case,)
@@ -281,7 +286,7 @@ def _vector(count: int, letter: str) -> str:
 
 
 def _load(spelling: Spelling) -> Case:
-    """What the neighbour stored, read back by the form; or, where the manual wants memory that nobody writes meanwhile, found there."""
+    """Return a case in which the form loads the neighbour's store, or existing data if the manual requires memory that is not written."""
     space, count = _space(spelling), int(spelling.form.slots.get("vec", "v1")[1:])
     if spelling.has("nc") or spelling.row.opcode == "ldu":
         code = f"{spelling.name} {_vector(count, '@')}, [next_operands];"
@@ -293,7 +298,7 @@ def _load(spelling: Spelling) -> Case:
 
 
 def _store(spelling: Spelling) -> Case:
-    """Stored by the form, and read by the neighbour."""
+    """Return a case in which the form stores and the neighbour loads."""
     space, kind, count = _space(spelling), spelling.form.slots["type"], int(spelling.form.slots.get("vec", "v1")[1:])
     barrier = _synchronised(space)
     code = f"{barrier}mov.b64 @t, {_FILL}; st{_of_space(space)}.v2.b64 [own_{space}], {{@t, @t}}; "
@@ -302,7 +307,7 @@ def _store(spelling: Spelling) -> Case:
 
 
 def _atomics(spelling: Spelling) -> tuple[Case, ...]:
-    """On a place of the thread's own: the former value, if any, and what then lies there; and on eight places of the whole block."""
+    """Return cases of an atomic on a word of each thread, with the old value, if any, and the new one, and on eight words of the block."""
     slots, space = spelling.form.slots, _space(spelling)
     kind, count = slots.get("type", "f32" if spelling.has("f32") else "u32"), int(slots.get("vec", "v1")[1:])
     if count > 1 or kind == "b128":
@@ -325,7 +330,7 @@ def _atomics(spelling: Spelling) -> tuple[Case, ...]:
 
 
 def _barriers(spelling: Spelling) -> tuple[Case, ...]:
-    """Those with a result."""
+    """Return the cases of barriers with a result."""
     if not spelling.has("red"):
         return ()
     kind = "u32" if spelling.has("popc") else "pred"

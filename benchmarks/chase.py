@@ -35,7 +35,7 @@ class Level:
 
     @property
     def stride(self) -> int:
-        """Rows between two positions of the walk."""
+        """Return the number of rows between two positions of the walk."""
         return long_stride(self.rows)
 
 
@@ -91,7 +91,7 @@ class Chase:
         return self.loaded["chase_global"][grid, block].bind(times, ring, level.row_bytes, *walk), times
 
     def prepare(self, level: Level) -> None:
-        """What has to happen before each walk."""
+        """Prepare the caches before each walk."""
         if level.flush:
             if self._flusher is None:
                 self._flusher = self.target.empty(self._flush_bytes, "u1")
@@ -104,7 +104,7 @@ class Chase:
 
     @staticmethod
     def options(scheme: str) -> TraceOptions:
-        """What selects the timed loads."""
+        """Return options that select the timed loads."""
         lines = SOURCE.read_text().splitlines()
         timed = {(SOURCE.name, number) for number, line in enumerate(lines, 1) if "// timed:" in line}
         return TraceOptions(scheme, Selection(lines=timed))

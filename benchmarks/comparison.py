@@ -41,7 +41,7 @@ def parts(kind: str, bits: Bits) -> tuple[str, list[Bits]]:
 
 
 def numbers(kind: str, bits: Bits) -> Numbers:
-    """Floating-point bits as the numbers they stand for."""
+    """Convert floating-point bits to numbers."""
     views: dict[str, Callable[[], Any]] = {
         "f16": lambda: bits.astype(np.uint16).view(np.float16),
         "bf16": lambda: (bits.astype(np.uint32) << np.uint32(16)).view(np.float32),
@@ -53,14 +53,14 @@ def numbers(kind: str, bits: Bits) -> Numbers:
 
 
 def is_nan(kind: str, bits: Bits) -> Mask:
-    """Which are no number."""
+    """Return a mask of the NaNs."""
     exponent, fraction = FLOATS[kind]
     size = bits & np.uint64((1 << (exponent + fraction)) - 1)
     return np.asarray(size > np.uint64(((1 << exponent) - 1) << fraction))
 
 
 def differing(kind: str, expected: Bits, found: Bits, open_payload: bool) -> Mask:
-    """Where two results are not equal."""
+    """Return a mask of the results that are not equal."""
     if not open_payload:
         return np.asarray(expected != found)
     single, pairs = parts(kind, expected)
@@ -139,7 +139,7 @@ def _shown(kind: str, value: np.uint64) -> str:
 
 @dataclass(frozen=True)
 class Bound:
-    """How the error of an approximate instruction is measured, and what the manual promises."""
+    """The error measure of an approximate instruction, and the bound that the manual promises."""
 
     truth: Callable[..., Numbers]
     unit: str = "ulp"
@@ -246,7 +246,7 @@ def largest(kind: str) -> float:
 
 
 def _class(values: Numbers, kind: str) -> npt.NDArray[np.int64]:
-    """0 zero, 1 another number, 2 infinite, 3 no number; negative for negative ones. Subnormal numbers count as zeros of no sign."""
+    """Classify values: 0 zero, 1 other number, 2 infinite, 3 NaN; negated for negative values. Subnormals count as unsigned zeros."""
     size = np.where(np.abs(values) < least_normal(kind), 0, np.where(np.isinf(values), 2, 1))
     signed = np.where(np.signbit(values) & (size > 0), -size, size)
     return np.asarray(np.where(np.isnan(values), 3, signed), np.int64)

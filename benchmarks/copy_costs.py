@@ -63,12 +63,12 @@ class Form:
         return f"cp.async.{self.cache}, {self.nbytes} bytes{', with a source size' * self.masked}"
 
     def cost(self, one: CopyPattern) -> CopyCost:
-        """By the rule."""
+        """Return the cost by the rule."""
         near, far, reads = one.shared(self.nbytes), one.far(self.nbytes), one.reads & one.mask
         return copy_cost(named_target("emulator:h200").chip, far, near, one.mask, self.nbytes, reads, self.cache == "cg", ~one.parts)
 
     def kernels(self, quick: bool) -> Iterator[tuple[str, list[CopyPattern]]]:
-        """Names of kernels, each with the patterns of its copies."""
+        """Yield names of kernels, each with the patterns of its copies."""
         left = iter(list(many(self.nbytes, self.cache, self.masked))[:: 16 if quick else 1])
         number = 0
         while some := list(islice(left, AT_ONCE)):
@@ -108,7 +108,7 @@ setp.ne.u32 %p, %f, 0; cvt.u64.u32 %from, %g; add.u64 %from, %in, %from; add.u32
 
 
 def launch(target: Target, quick: bool) -> None:
-    """What is profiled."""
+    """Launch the kernels for the profiler."""
     kernels = [(name, form, some) for form in FORMS for name, some in form.kernels(quick)]
     texts = [*(copies_text(name, form, len(some)) for name, form, some in kernels)]
     loaded = target.load(parse_ptx(f".version 7.8\n.target sm_90\n.address_size 64\n{''.join(texts)}", "copies.ptx"))
@@ -127,7 +127,7 @@ def of_zero(one: Counted) -> bool:
 
 
 def form_rows(form: Form, seen: list[tuple[CopyPattern, Counted]]) -> Iterator[Row]:
-    """How many patterns the rule gives otherwise, and what the profiler had of each; how many it did not see."""
+    """Yield the number of patterns that differ from the rule, with the profiler's counts, and the number that it did not see."""
     peer: dict[str, float] = {}
     others, unseen = [], 0
     for pattern, made in seen:
@@ -146,7 +146,7 @@ def form_rows(form: Form, seen: list[tuple[CopyPattern, Counted]]) -> Iterator[R
 
 
 def rows(options: argparse.Namespace) -> list[Row]:
-    """What the profiler saw beside the rule. RuntimeError without a profiler."""
+    """Compare the profiler's counts with the rule. Raises RuntimeError without a profiler."""
     program = find()
     script = [sys.executable, sys.argv[0], "--target", options.target, "--plain", *(["--quick"] if options.quick else [])]
     seen = iter(report(program, list(LABELS), script, dict(os.environ), options.limit).disassembled)

@@ -34,27 +34,27 @@ class CopyPattern:
     """Of those, the lanes that read one byte less than they copy, and fill it with a zero."""
 
     def table(self, nbytes: int) -> npt.NDArray[np.uint32]:
-        """uint32[3, 32]: offsets in shared and in global memory, and whether the lane reads."""
+        """Return uint32[3, 32]: offsets in shared and in global memory, and whether the lane reads."""
         return np.stack([self.shared(nbytes), self.far(nbytes), self.reads >> LANE & 1]).astype(np.uint32)
 
     def rows(self, nbytes: int) -> npt.NDArray[np.uint32]:
-        """uint32[4, 32]: offsets in shared and in global memory, the bytes that the lane reads, and whether it copies."""
+        """Return uint32[4, 32]: offsets in shared and in global memory, the bytes that the lane reads, and whether it copies."""
         size = (self.reads >> LANE & 1) * (nbytes - (self.parts >> LANE & 1))
         return np.stack([self.shared(nbytes), self.far(nbytes), size, self.mask >> LANE & 1]).astype(np.uint32)
 
 
 def strided(step: int) -> Places:
-    """Copies `step` copies apart."""
+    """Return copies that are `step` copies apart."""
     return lambda nbytes: LANE * nbytes * step
 
 
 def rows_apart(lanes: int, far: int) -> Places:
-    """So many lanes side by side, then the next row, `far` bytes behind."""
+    """Return rows of adjacent lanes, with `far` bytes between the starts of two rows."""
     return lambda nbytes: LANE // lanes * far + LANE % lanes * nbytes
 
 
 def alternating(lines: int, far: int) -> Places:
-    """Lane i in line i % lines, these `far` bytes apart."""
+    """Return the pattern with lane i in line i % lines. Lines are `far` bytes apart."""
     return lambda nbytes: LANE % lines * far + LANE // lines * nbytes
 
 
@@ -63,17 +63,17 @@ def shifted(places: Places, copies: int) -> Places:
 
 
 def shuffled(seed: int, span: int) -> Places:
-    """Random copies, no two the same, in a range of `span` bytes, or as many as 32 copies need."""
+    """Return distinct random copies in a range of `span` bytes, or of as many bytes as 32 copies need."""
     return lambda nbytes: np.random.default_rng(seed).permutation(max(span // nbytes, 32))[:32] * nbytes
 
 
 def repeated(lanes: int) -> Places:
-    """So many lanes at one address."""
+    """Return groups of lanes that share one address."""
     return lambda nbytes: LANE // lanes * nbytes
 
 
 def swizzled(nbytes: int) -> Offsets:
-    """Rows of 128 bytes whose chunks are exchanged by the number of the row."""
+    """Return rows of 128 bytes whose chunks are swizzled by the row number."""
     chunk = LANE * nbytes // 16
     return (chunk // 8 * 8 + (chunk ^ chunk // 8) % 8) * 16 + LANE * nbytes % 16
 
@@ -82,7 +82,7 @@ PACKED = strided(1)
 
 
 def plain() -> Iterator[CopyPattern]:
-    """All lanes that take part read."""
+    """Return a pattern in which all active lanes read."""
     yield CopyPattern("packed", PACKED, PACKED)
     for step in (2, 8):
         yield CopyPattern(f"shared stride {step}", strided(step), PACKED)
@@ -110,7 +110,7 @@ def plain() -> Iterator[CopyPattern]:
 
 
 def masked() -> Iterator[CopyPattern]:
-    """Some lanes fill what they copy with zeros."""
+    """Return a pattern in which some lanes fill their destination with zeros."""
     chosen = {one.name: one for one in plain()}
     for name in ("packed", "shared stride 2, global stride 8", "lines in turn, 4", "random 3"):
         one = chosen[name]
@@ -122,18 +122,18 @@ def masked() -> Iterator[CopyPattern]:
 
 
 def listed(*places: int) -> Places:
-    """These numbers of copies for the first lanes, 0 for the others."""
+    """Return these numbers of copies for the first lanes, and 0 for the others."""
     return lambda nbytes: np.array([*places, *[0] * (32 - len(places))]) * nbytes
 
 
 def staggered(nbytes: int) -> Offsets:
-    """Rows of 64 bytes, side by side, whose pieces of 16 change places by the number of the row: as tiles of 32 halves are stored."""
+    """Return adjacent rows of 64 bytes whose pieces of 16 bytes are swizzled by the row number, as tiles of 32 halves are stored."""
     piece = LANE * nbytes // 16
     return (piece ^ piece // 8 % 4) * 16 + LANE * nbytes % 16
 
 
 def anywhere(seed: int, span: int) -> Places:
-    """Random copies, also several at one place, in `span` of them."""
+    """Return random copies in a range of `span` copies, where several may share a place."""
     return lambda nbytes: np.random.default_rng(seed).integers(0, span, 32) * nbytes
 
 
@@ -143,7 +143,7 @@ def first(lanes: int) -> int:
 
 
 def past_l1() -> Iterator[CopyPattern]:
-    """Of 16 bytes: every pair of two lanes and of two sectors nearby, rows of several lengths and distances, and random sectors."""
+    """Yield patterns of 16-byte copies: pairs of lanes and of nearby sectors, rows of several lengths and distances, random sectors."""
     for far in (*range(11), 12, 14, 16, 18, 20, 24, 32, 64, 128):
         for near in range(1, 10):
             yield CopyPattern(f"lanes 0 to 0, {far} to {near}", listed(0, near), listed(0, far), first(2))
@@ -167,7 +167,7 @@ def past_l1() -> Iterator[CopyPattern]:
 
 
 def through_l1(nbytes: int) -> Iterator[CopyPattern]:
-    """Of any size: two to eight lanes at random places, and strides on both sides."""
+    """Yield patterns of any size: two to eight lanes at random places, and strides on both sides."""
     for seed in range(90):
         span, lanes = (8, 16, 32, 64)[seed % 4] * 16 // nbytes, (8, 6, 4, 3, 2)[seed % 5]
         yield CopyPattern(f"{lanes} lanes anywhere, {seed}", shuffled(seed, span * nbytes), anywhere(100 + seed, span), first(lanes))
@@ -178,7 +178,7 @@ def through_l1(nbytes: int) -> Iterator[CopyPattern]:
 
 
 def filled() -> Iterator[CopyPattern]:
-    """Of any size: lanes that fill all or a part of what they copy with zeros, from places of their own or all from one."""
+    """Yield patterns of any size in which lanes fill all or part of their destination with zeros, from separate places or from one."""
     ways = {
         "side by side": PACKED,
         "one place": repeated(32),
@@ -202,7 +202,7 @@ def filled() -> Iterator[CopyPattern]:
 
 
 def many(nbytes: int, cache: str, masked: bool) -> Iterator[CopyPattern]:
-    """All that are profiled in the kernels of `copies.py`, of one form."""
+    """Yield all patterns of one form that are profiled in the kernels of `copy_costs.py`."""
     if masked:
         yield from filled()
     elif cache == "cg":

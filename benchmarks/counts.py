@@ -123,7 +123,7 @@ class Totals:
 
 
 def of_memlane(counts: Counts) -> Totals:
-    """Sums over the sites: sectors in global memory, wavefronts in shared memory."""
+    """Sum the transactions over the sites: sectors in global memory, wavefronts in shared memory."""
     totals = Totals(dict.fromkeys(GROUPS, 0.0), dict.fromkeys(GROUPS, 0.0))
     for entry in counts.sites:
         if entry.site.space in SPACES:
@@ -136,7 +136,7 @@ def of_memlane(counts: Counts) -> Totals:
 
 
 def of_profiler(metrics: dict[str, float]) -> Totals:
-    """The same from the profiler's metrics; groups for which one is missing are left out."""
+    """Return the transactions of each group from the profiler's metrics. Groups with a missing metric are left out."""
     operations = {"global load": ("ld",), "global store": ("st",), "global atomic": ("red", "atom")}
     totals = Totals()
     for group, ops in operations.items():
@@ -153,7 +153,7 @@ def _put(table: dict[str, float], group: str, metrics: dict[str, float], names: 
 
 
 def matched(kernels: Sequence[str], seen: Sequence[str]) -> list[int | None]:
-    """For each launch by memlane, in order, the position of the one that the profiler saw; it may have seen others in between."""
+    """Return for each launch by memlane, in order, the position of the same launch in the profile, which may contain further launches."""
     found: list[int | None] = []
     position = 0
     names = [plain_name(one) for one in seen]
@@ -169,7 +169,7 @@ def matched(kernels: Sequence[str], seen: Sequence[str]) -> list[int | None]:
 
 
 def of_sites(compared: Sequence[Compared]) -> dict[str, float]:
-    """By group: how many transactions more the profiler has at the sites than memlane."""
+    """Return by group how many more transactions the profiler counted at the sites than memlane."""
     more = dict.fromkeys(GROUPS, 0.0)
     for one in compared:
         if one.space in SPACES:
@@ -203,7 +203,7 @@ def compare(case: str, ours: Totals, theirs: Totals, sites: dict[str, float], pt
 
 
 def has_atomics(ptx: Iterable[str]) -> bool:
-    """Return whether atomics take part, of which the hardware's counters see each lane at one address."""
+    """Return whether the group contains atomics. The hardware counts each lane of an atomic at one address separately."""
     return any(op.startswith(("atom", "red")) for op in ptx)
 
 
@@ -211,7 +211,7 @@ ROAD_FIELDS = ("requests", "lanes", "bytes", "sectors", "ideal_sectors", "wavefr
 
 
 def compare_roads(case: str, device: Counts, emulated: Counts, code: Code) -> Row:
-    """How many sites the device and the emulator count otherwise; those at which lanes may be apart stand only in the note.
+    """Return the number of sites that the device and the emulator count differently. Sites at which lanes may diverge are only in the note.
 
     Copies of boxes have no verdict: the emulator alone counts them.
     """
@@ -227,7 +227,7 @@ def compare_roads(case: str, device: Counts, emulated: Counts, code: Code) -> Ro
 
 
 def _roads(device: SiteCounts | None, emulated: SiteCounts | None) -> str:
-    """What a site has on one road and not on the other; empty if they agree."""
+    """Describe how the counts of a site differ between the device and the emulator; empty if they agree."""
     entry = device or emulated
     assert entry is not None
     pairs = [(name, *(getattr(one, name) if one else 0 for one in (device, emulated))) for name in ROAD_FIELDS]
@@ -236,8 +236,8 @@ def _roads(device: SiteCounts | None, emulated: SiteCounts | None) -> str:
 
 
 def compare_sites(case: str, compared: list[Compared]) -> Row:
-    """How many exact sites differ from the profiler; the others that do stand in the note, with the reason. Copies that the profiler
-    misreads are set aside."""
+    """Return the number of exact sites that differ from the profiler. The note lists other sites that differ, with the reason. Copies that
+    the profiler misreads are set aside."""
     exact = [one for one in compared if one.verdict == "exact"]
     off = [one for one in exact if one.differing() and not one.misread]
     misread = [one for one in exact if one.differing() and one.misread]
@@ -275,7 +275,7 @@ class OnDevice:
         return counting_launch
 
     def finish(self) -> list[Counts]:
-        """What each launch cost, in their order."""
+        """Return the transactions of each launch, in order."""
         self.launches[0].kernel.target.sync()
         counted = [pair for tally in self._device_counters.values() for pair in tally.collect()]
         return [counts for _, counts in sorted(counted, key=lambda pair: pair[0])]
@@ -293,7 +293,7 @@ class Log:
 
 
 def run_case(name: str, options: argparse.Namespace) -> list[Row]:
-    """All launches of an example, or of one file of the corpus."""
+    """Run all launches of an example, or of one file of the corpus."""
     device, emulator = OnDevice(), Counter()
     launch_all(name, options.target, device, options.quick)
     launch_all(name, "emulator", emulator, options.quick)
@@ -340,7 +340,7 @@ def instructions(launch: Launch) -> tuple[Instructions, Instructions | None]:
 
 
 def launch_plainly(options: argparse.Namespace) -> None:
-    """What is profiled: every launch of every case, as it is. Leaves the names of the kernels by case in the file `--plain`."""
+    """Launch every case without instrumentation, under the profiler. Writes the kernels' names by case to the file `--plain`."""
     logs: dict[str, list[str]] = {}
     for name in NAMES:
         log = Log()
@@ -353,7 +353,7 @@ def launch_plainly(options: argparse.Namespace) -> None:
 
 
 def profile(program: str, options: argparse.Namespace, folder: Path) -> Path:
-    """Profile every launch in one process; the file with what was seen, for `read_profile`."""
+    """Profile every launch in one process and return the report file, for `read_profile`."""
     plain, path = folder / "plain.json", folder / "profile.json"
     script = [sys.executable, sys.argv[0], "--target", options.target, "--plain", str(plain), *(["--quick"] if options.quick else [])]
     seen = report(program, [*LABELS, *BY_LAUNCH], script, dict(os.environ), 180)
@@ -372,7 +372,7 @@ def by_case(logs: dict[str, list[str]], seen: Report) -> dict[str, list[object]]
 
 
 def read_profile(path: Path, name: str) -> list[tuple[Profiled, Disassembled] | None] | None:
-    """What the profiler saw of the launches of a case; None if it never came to the case."""
+    """Return the profile of the launches of a case; None if the profiler did not reach the case."""
     stored = json.loads(path.read_text()).get(name)
     if stored is None:
         return None

@@ -86,7 +86,7 @@ def _cases_by_group() -> dict[str, list[Case]]:
 
 
 def run_case(name: str, options: argparse.Namespace) -> list[Row]:
-    """A group of `GROUPS`, or a part of one: `integer 24:48`."""
+    """Run a group of `GROUPS`, or a part of one, such as `integer 24:48`."""
     part = _PART.fullmatch(name)
     group = part[1] if part else name
     listed = group_cases(group)
@@ -101,7 +101,7 @@ def run_case(name: str, options: argparse.Namespace) -> list[Row]:
 
 
 def _in_parts(group: str, listed: list[Case], failure: KernelFailedError, options: argparse.Namespace) -> Iterator[Row]:
-    """What is left of a group whose kernel failed, in fresh processes: that kernel in halves, to find the form, and what comes after it."""
+    """Run the rest of a group whose kernel failed, in new processes: that kernel in halves, to find the form, then the kernels after it."""
     numbers = {case.name: number for number, case in enumerate(listed)}
     failing = [numbers[case.name] for case in failure.at.cases]
     later = [numbers[case.name] for one in failure.after for case in one.cases]
@@ -154,7 +154,7 @@ def compare(applied: Sequence[Application], where: Target, other: Target | None)
 
 
 def emulated_part(one: Application) -> Application:
-    """Without the forms that the emulator does not support: the support page tells of them."""
+    """Return the cases without the forms that the emulator does not support, which the support page lists."""
     kernel = module([one]).kernels[one.name]
     owner = owners(kernel)
     refused = {owner[index] for index in refusals(module([one]), kernel)}
@@ -162,12 +162,12 @@ def emulated_part(one: Application) -> Application:
 
 
 def architecture(where: Target) -> str:
-    """What the forms are assembled for."""
+    """Return the architecture for which the forms are assembled."""
     return "sm_{}{}".format(*where.compute_capability) if isinstance(where, Device) else "sm_90"
 
 
 def assembled_part(one: Application, arch: str) -> tuple[Application, list[Row]]:
-    """Without the forms that the assembler refuses, and their rows. A form of newer chips is no miss."""
+    """Return the cases without the forms that the assembler rejects, and rows for these. A form of newer chips does not count as a miss."""
     rows: list[Row] = []
     while one.cases:
         text = module([one])
@@ -197,14 +197,14 @@ def _against(one: Application, operands: list[Bits], emulated: list[list[Bits]],
 
 
 def judged(case: Case, operands: list[Bits], here: list[Bits], there: list[Bits], names: tuple[str, str]) -> list[Row]:
-    """Two results of a form, compared as its kind asks for."""
+    """Compare two results of a form by the criterion of its kind."""
     if is_approximate(case):
         return approximate_rows(case, operands, here, there, names)
     return [exact_row(case, operands, here, there, names)]
 
 
 def against_oracle(one: Application, operands: list[Bits], found: list[list[Bits]]) -> list[Row]:
-    """Return the results of a kernel beside those of the oracle. A form that it does not know is a miss: each has an entry."""
+    """Compare the results of a kernel with the oracle's. A form without an entry in the oracle is a miss."""
     rows: list[Row] = []
     for case, results in zip(one.cases, found, strict=True):
         truth = expected(case, operands, one.count)

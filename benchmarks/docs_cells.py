@@ -10,7 +10,7 @@ ResultRow = Mapping[str, Any]
 
 
 def number(value: float | None, unit: str = "") -> str:
-    """Whole numbers in full with separators, others with four significant digits."""
+    """Return a number as text: whole numbers in full with separators, others with four significant digits."""
     if value is None:
         return "not measured"
     if unit == "share" or unit == "%":
@@ -21,7 +21,7 @@ def number(value: float | None, unit: str = "") -> str:
 
 
 def verdict(row: ResultRow) -> str:
-    """What was to be reached, and whether it was."""
+    """Return the reach of a row, and whether it was reached."""
     if row["reach"] is None:
         return "compares"
     sign = "at least" if row["better"] == "higher" else "at most"
@@ -35,7 +35,7 @@ def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 
 def provenance(document: Document) -> str:
-    """Where and from what the numbers come."""
+    """Return a sentence with the device, date, commit and command of the numbers."""
     where = [document["chip"]]
     where += [f"driver {document['driver']}"] if document["driver"] else []
     where += [f"CUDA {document['cuda']}"] if document["cuda"] else []

@@ -70,7 +70,7 @@ def shift_tables(document: Document) -> str:
 
 
 def shift_reach(document: Document) -> str:
-    """What was to be reached, and how cycles and wavefronts compare."""
+    """Return the reaches, and how cycles and wavefronts compare."""
     rows = [row for row in document["rows"] if row["reach"] is not None or row["metric"].startswith("cycles of an access")]
     lines = []
     for row in rows:
@@ -102,7 +102,7 @@ def shift_warps(document: Document) -> str:
 
 
 def shift_wavefronts(document: Document) -> str:
-    """For each operation: how many of its accesses take another time than the rule says, and are counted otherwise."""
+    """Return for each operation how many accesses differ from the rule in time, and in the profiler's count."""
     rows = document["rows"]
     lines = []
     for case in dict.fromkeys(row["case"] for row in rows):
@@ -113,7 +113,7 @@ def shift_wavefronts(document: Document) -> str:
 
 
 def shift_published(document: Document) -> str:
-    """One access, reads of 8 bytes, beside what was published."""
+    """Return a table of one access, reads of 8 bytes, next to the published numbers."""
     lines = []
     for row in document["rows"]:
         if row["metric"] == "speed-up over no shift, one access":
@@ -126,7 +126,7 @@ def shift_published(document: Document) -> str:
 
 
 def volume_claims(document: Document) -> str:
-    """Each finding of the publication, ours, and whether it holds."""
+    """Return a line for each finding of the publication: our result, and whether the finding holds."""
     lines = []
     for row in document["rows"]:
         if row["metric"] == "found in 2012":
@@ -158,7 +158,7 @@ def volume_shapes(document: Document) -> str:
 
 
 def _volume_probes(document: Document) -> str:
-    """What the probes took of a multiprocessor."""
+    """Return a sentence on the registers and resident blocks with and without probes."""
     said = {}
     for row in document["rows"]:
         scheme, peer = row["case"].rpartition(", ")[2], row["peer"]
@@ -169,7 +169,7 @@ def _volume_probes(document: Document) -> str:
 
 
 def volume_correlations(document: Document) -> str:
-    """Both coefficients of each pair, with their intervals."""
+    """Return a line for each pair: both coefficients with their intervals."""
     found: dict[str, dict[str, str]] = {}
     for row in document["rows"]:
         if row["metric"] in ("Pearson's r", "Spearman's rho"):
@@ -194,7 +194,7 @@ def transfers(document: Document) -> str:
 
 
 def stencils(document: Document) -> str:
-    """Rate and share of the copy of each rule, with the other tools of its run in the row of its first way to make steps."""
+    """Return a line for each rule: its rate and share of the copy's rate; the row of its first schedule also has other tools' rates."""
     shares: dict[str, ResultRow] = {}
     lines = []
     for row in document["rows"]:
@@ -256,7 +256,7 @@ def _of_devices(case: str) -> tuple[int, int]:
 
 
 def stencil_exchanges(document: Document) -> str:
-    """What an exchange adds to a step of very few planes, over each transport, and what its copies take alone."""
+    """Return by transport the time that an exchange adds to a step of very few planes, and the time of its copies alone."""
     found: dict[tuple[str, str], dict[str, float]] = {}
     for row in document["rows"]:
         if row["case"].startswith("exchange of faces") and row["value"] is not None:
@@ -273,7 +273,7 @@ def stencil_exchanges(document: Document) -> str:
 
 
 def stencil_model(document: Document) -> str:
-    """How far the model is off for each case and transport, and what its choice of k and overlap loses to the best."""
+    """Return for each case and transport the model's error, and how much slower its choice of k and overlap is than the best."""
     found: dict[tuple[int, int, str], dict[str, ResultRow]] = {}
     for row in document["rows"]:
         case, _, transport = row["case"].rpartition(", ")
@@ -292,7 +292,7 @@ def stencil_model(document: Document) -> str:
 
 
 def stencil_figures(document: Document) -> dict[str, Figure]:
-    """How many times as fast several devices are as one, each at its best."""
+    """Return the speed-up of several devices over one, each with its best setting."""
     series: dict[str, list[tuple[float, float]]] = {}
     for row in document["rows"]:
         if row["metric"] == "speed-up over one device" and row["value"] is not None:
@@ -320,7 +320,7 @@ def stencil_scaling(document: Document) -> str:
 
 
 def stencil_claims(is_predicted: bool) -> Callable[[Document], str]:
-    """Each finding of the publication beside what the models say of its machine, or beside the devices at hand."""
+    """Return a line for each finding of the publication, next to the models' result for its machine, or the result of these devices."""
 
     def shown(document: Document) -> str:
         lines = []
@@ -338,7 +338,7 @@ def stencil_claims(is_predicted: bool) -> Callable[[Document], str]:
 
 
 def stencil_overlap(document: Document) -> str:
-    """Two lines for each number of devices: exchanges that are overlapped, and that follow all planes, over the steps between them."""
+    """Return two lines for each number of devices: times by steps between exchanges, with exchanges overlapped and after all planes."""
     lines = []
     for row in document["rows"]:
         if row["metric"] == "time of a step, best k, modelled" and ", 1 device" not in row["case"]:
@@ -351,7 +351,7 @@ def stencil_overlap(document: Document) -> str:
 
 
 def remaps(document: Document) -> str:
-    """Return a line for each case of the lab: what the kernel gained and what the transfer lost."""
+    """Return a line for each case of the lab: the kernel's gain and the transfer's loss."""
     cases: dict[str, dict[str, str]] = {}
     for row in document["rows"]:
         metric = row["metric"].partition(",")[0] if row["metric"].startswith("speed-up of the whole") else row["metric"]

@@ -37,7 +37,7 @@ def ladder(size: str) -> Callable[[Document], str]:
 
 
 def removed(document: Document) -> str:
-    """The sentence of each step that was measured."""
+    """Return a line for each measured step, with the cost that it removes."""
     measured = {row["case"].split(", ", 2)[2] for row in _of(document, "time of a step")}
     return table(["step", "what it removes"], [[one.title, one.removed] for one in STEPS if one.title in measured])
 
@@ -46,7 +46,7 @@ _COUNTED = ("divergent branches", "excess wavefronts", "wavefronts", "instructio
 
 
 def reasons(document: Document) -> str:
-    """What a block of each step does."""
+    """Return a line for each step, with the counts of one block."""
     lines = []
     for row in _of(document, "counted, of a block"):
         peer = row["peer"]
@@ -79,7 +79,7 @@ def course_times(document: Document) -> str:
 
 
 def beside(document: Document) -> str:
-    """Ours, the peers', and the floor."""
+    """Return a line for each size: our time, the peers' times and the floor."""
     lines = []
     for row in document["rows"]:
         peer = row["peer"]
@@ -93,7 +93,7 @@ def beside(document: Document) -> str:
 
 
 def call(document: Document) -> str:
-    """One call by each way."""
+    """Return a line for each way to launch one call."""
     lines = []
     for row in _of(document, "time between events"):
         lines += [[name, number(value)] for name, value in row["peer"].items()]
@@ -102,7 +102,7 @@ def call(document: Document) -> str:
 
 
 def beyond(document: Document) -> str:
-    """Each idea with its gain."""
+    """Return a line for each idea, with its gain."""
     lines = []
     for row in _of(document, "times as quick with the idea"):
         n, _, idea = row["case"].partition(", ")

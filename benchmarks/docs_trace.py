@@ -58,7 +58,7 @@ def _summed(launches: Mapping[str, Mapping[str, float | None]]) -> list[str]:
 
 
 def _once(notes: Iterable[str]) -> str:
-    """The parts of the notes, where several sites have one reason with the first of them and how many there are."""
+    """Return the parts of the notes. Sites with the same reason are one part: the first site and the number of sites."""
     by_reason: dict[str, list[str]] = {}
     for part in "; ".join(notes).split("; "):
         head, _, reason = part.rpartition(": ")
@@ -137,7 +137,7 @@ def perturbation(document: Document) -> str:
 
 
 def _change(peer: dict[str, float], name: str) -> str:
-    """`10 → 24`; a dash where it is not known."""
+    """Return a change as text, such as `10 → 24`; a dash if it is not known."""
     ends = [peer.get(f"{name}, {which}") for which in ("original", "traced")]
     return "-" if None in ends else " → ".join(map(cell, ends))
 
@@ -148,7 +148,7 @@ def outputs(document: Document) -> str:
 
 
 def size(document: Document) -> str:
-    """Each step with its parts, its memory and what it wrote, and each chain of two steps."""
+    """Return a line for each step, with its parts, memory and file size, and for each chain of two steps."""
     memory = {row["case"]: row for row in document["rows"] if row["unit"] == "GB"}
     lines = []
     for row in document["rows"]:
@@ -187,7 +187,7 @@ def stalls(document: Document) -> str:
 
 
 def stalls_proof(document: Document) -> str:
-    """Of the loads that are followed to their consumers, how many are proved."""
+    """Return the share of loads whose consumers are proved, among the loads that are followed to their consumers."""
     lines = []
     for row in document["rows"]:
         if row["metric"] == "waits of consumers proved":

@@ -70,7 +70,7 @@ def best(repeats: int, action: Callable[[], object]) -> float:
 
 
 def seconds(action: Callable[[], object]) -> float:
-    """Of one run."""
+    """Return the seconds of one run."""
     began = time.perf_counter()
     action()
     return time.perf_counter() - began
@@ -80,7 +80,7 @@ def seconds(action: Callable[[], object]) -> float:
 
 
 def thread_instructions(launch: Launch) -> int:
-    """Of one launch."""
+    """Return the thread instructions of one launch."""
     seen: list[Observation] = []
     launch.kernel.target.launch(replace(launch, layers=Layers(counts=True, report=seen.append)))
     count = seen[0].thread_instructions
@@ -90,7 +90,7 @@ def thread_instructions(launch: Launch) -> int:
 
 
 def on_cores(launch: Launch, cores: int) -> Launch:
-    """Return the launch, on an emulator that is told to use so many cores from now on."""
+    """Return the launch after setting the number of cores of its emulator."""
     where = launch.kernel.target
     if not isinstance(where, Emulator):
         raise SystemExit(f"this measures the emulator, not {where.name}; give --target emulator:h200")
@@ -99,12 +99,12 @@ def on_cores(launch: Launch, cores: int) -> Launch:
 
 
 def again(launch: Launch) -> Callable[[], float]:
-    """Measures the launch once more."""
+    """Return a function that measures the launch again."""
     return lambda: seconds(lambda: launch.kernel.target.launch(launch))
 
 
 def rates(name: str, arguments: list[str], where: str, rounds: int, only: str | None = None) -> dict[str, float]:
-    """Thread-instructions a second over all launches of an example, or those of one kernel, with each choice of layers, on one core."""
+    """Return the thread instructions per second by choice of layers, on one core, over all launches of an example or of one kernel."""
     spent = dict.fromkeys(REACHES, 0.0)
     executed = 0
 
@@ -181,7 +181,7 @@ def two_cores(options: argparse.Namespace) -> list[Row]:
 
 
 def peers(options: argparse.Namespace) -> list[Row]:
-    """Each beside the emulator at the same size."""
+    """Compare each peer with the emulator at the same size."""
     rows = []
     for name, (small, whole) in PEERS.items():
         n = small if options.quick else whole
@@ -207,7 +207,7 @@ def peers(options: argparse.Namespace) -> list[Row]:
 
 
 def compiling(options: argparse.Namespace) -> list[Row]:
-    """Whole first launches in fresh processes: in turn with an empty store of machine code, and with what the one before left there."""
+    """Time first launches in new processes, alternately with an empty cache of machine code and with one that the previous run filled."""
     rows = []
     for wanted in [300] if options.quick else FIRST_LAUNCHES:
         found: list[dict[str, dict[str, float]]] = []
@@ -224,7 +224,7 @@ def compiling(options: argparse.Namespace) -> list[Row]:
 
 
 def first_launch(instructions: int, where: str, folder: str) -> dict[str, float]:
-    """What `first_launch.py` says, in a process whose machine code is kept in `folder`."""
+    """Return the output of `first_launch.py`, run in a process that caches machine code in `folder`."""
     command = [sys.executable, str(ROOT / "benchmarks" / "first_launch.py"), str(instructions), where]
     environment = {**os.environ, "MEMLANE_CACHE_DIR": folder, "MEMLANE_CACHE": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
@@ -246,7 +246,7 @@ def memory(options: argparse.Namespace) -> list[Row]:
 
 
 def peak_bytes(threads: int, where: str) -> float:
-    """What `resident.py` says; 0 if it says nothing."""
+    """Return the peak memory that `resident.py` prints; 0 if it prints none."""
     command = [sys.executable, str(ROOT / "benchmarks" / "resident.py"), str(threads), where]
     return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout or 0)
 

@@ -28,7 +28,7 @@ from memlane.targets import target as named
 
 SOURCES = [
     "src/memlane/diagnose",
-    "src/memlane/instrument/origins.py",
+    "src/memlane/ptx/origins.py",
     "benchmarks/explain.py",
     "benchmarks/explain_cases.py",
     "benchmarks/kernels/explain",
@@ -43,7 +43,7 @@ REACH = 0.95
 
 
 def explained(case: Case, target: Target, loaded: dict[str, LoadedModule]) -> Findings:
-    """What is said of one launch of the kernel, traced and counted."""
+    """Return the findings of one launch of the kernel, traced and counted."""
     if case.file not in loaded:
         loaded[case.file] = target.load(cuda(FOLDER / f"{case.file}.cu"))
     call = loaded[case.file][case.kernel][case.grid, case.block, None, case.shared_bytes]
@@ -51,7 +51,7 @@ def explained(case: Case, target: Target, loaded: dict[str, LoadedModule]) -> Fi
 
 
 def judged(case: Case, found: Findings) -> Row:
-    """The row of one kernel; a miss says what came first."""
+    """Return the row of one kernel. A miss names the first finding."""
     others = "; ".join(f"{one.rule} at line {one.line} ({_cost(one)})" for one in found)
     unexamined = ", ".join(one.rule for one in found.unexamined)
     peer = {"findings": float(len(found)), "rules not examined": float(len(found.unexamined))}
@@ -69,7 +69,7 @@ def _cost(one: Finding) -> str:
 
 
 def totals(rows: list[Row]) -> list[Row]:
-    """Over all kernels that were run."""
+    """Return the rows over all kernels that were run."""
     values = {row.case: row.value or 0.0 for row in rows}
     found = []
     for metric, cases in ((SHARE, PLANTED), (FROZEN, tuple(case for case in PLANTED if case.frozen))):
@@ -106,7 +106,7 @@ def main() -> None:
 
 
 def _options() -> argparse.Namespace:
-    """`--case` names one kernel, or a part of its name."""
+    """Parse the options. `--case` names one kernel, or a part of its name."""
     return parser(__doc__).parse_args()
 
 

@@ -43,7 +43,7 @@ class Case:
 
     @property
     def lines(self) -> tuple[int, ...]:
-        """The planted lines, 1-based; none for a clean kernel."""
+        """Return the planted lines, 1-based; none for a clean kernel."""
         return planted_lines(self.file, self.kernel)
 
 
@@ -78,12 +78,12 @@ THREADS = 264 * 256
 
 
 def _flat(size_in: int = THREADS, size_out: int = THREADS, *more: object) -> Arguments:
-    """`(out, in, ...)` of floats."""
+    """Return arguments `(out, in, ...)` with arrays of floats."""
     return lambda target, _: (target.zeros(size_out), floats(target, size_in), *more)
 
 
 def _rings(target: Target, random: np.random.Generator, rows: int) -> object:
-    """For each lane of a warp, rows that lead through all others in one random ring, the same for all lanes."""
+    """Return rows that form one random ring, the same for each lane of a warp."""
     order = random.permutation(rows).astype(np.int32)
     follow = np.empty(rows, np.int32)
     follow[order] = np.roll(order, -1)
@@ -116,7 +116,7 @@ def _flags(target: Target, random: np.random.Generator) -> tuple[object, ...]:
 
 
 def _narrow(kind: str, rows: int) -> Arguments:
-    """`(out, in, rows)`, where rows are as many elements as there are threads."""
+    """Return arguments `(out, in, rows)`; a row has one element for each thread."""
     return lambda target, random: (target.zeros(THREADS, "i4" if kind == "u1" else kind), _integers(target, random, kind, rows), rows)
 
 

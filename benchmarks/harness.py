@@ -54,7 +54,7 @@ def write(benchmark: str, rows: Sequence[Row], *, chip: str, driver: str = "", c
 
 
 def store(benchmark: str, rows: Sequence[Row], *, chip: str, driver: str = "", cuda: str = "", directory: Path | None = None) -> Path:
-    """As `write`, without printing."""
+    """Write the result file like `write`, without printing."""
     folder = results_of(chip, directory)
     folder.mkdir(parents=True, exist_ok=True)
     command = ["python", str(Path(sys.argv[0]).resolve().relative_to(ROOT)), *sys.argv[1:]]
@@ -82,6 +82,6 @@ def interleaved(rounds: int, runs: dict[str, Callable[[], float]]) -> dict[str, 
 
 
 def median_ratio(numerators: Sequence[float], denominators: Sequence[float]) -> tuple[float, float, float]:
-    """Median of the paired ratios, and their 10th and 90th percentile."""
+    """Return the median of the paired ratios, and their 10th and 90th percentile."""
     ratios = sorted(a / b for a, b in zip(numerators, denominators, strict=True))
     return statistics.median(ratios), ratios[len(ratios) // 10], ratios[-1 - len(ratios) // 10]

@@ -89,7 +89,7 @@ JUDGED = ROOT / "benchmarks" / "mutants.toml"
 
 @dataclass(frozen=True)
 class Found:
-    """What became of a mutant."""
+    """The outcome of a mutant."""
 
     key: str
     file: str
@@ -167,7 +167,7 @@ class Runner:
     """Runs mutants in a copy of the project, and remembers what became of them."""
 
     def __init__(self, files: Sequence[str], seconds: float | None) -> None:
-        """`files`: those whose lines are of interest; `seconds`: after so long no other mutant is begun."""
+        """Prepare a run. `files`: files to mutate; `seconds`: time after which no further mutant is started."""
         self._until = float("inf") if seconds is None else time.monotonic() + seconds
         self._files = files
         self._kept = STATE / "found.jsonl"
@@ -186,7 +186,7 @@ class Runner:
             self._server.kill()
 
     def run(self, chosen: Sequence[Mutant]) -> list[Found]:
-        """What became of each mutant, as far as time was left."""
+        """Return the outcome of each mutant that was run before the time was over."""
         every = {path: mutants(path, TREE) for path in {one.path for one in chosen}}
         named = {one: key for of_file in every.values() for one, key in zip(of_file, keys(of_file), strict=True)}
         known = self._known()
@@ -212,7 +212,7 @@ class Runner:
         return {(one.key, one.file): one for one in (Found(**json.loads(line)) for line in lines)}
 
     def _try(self, one: Mutant, source: bytes, tests: Sequence[str]) -> tuple[str, str, float]:
-        """How the tests end with a mutant, which of them noticed it, and how long that took."""
+        """Run the tests on a mutant; return the outcome, the tests that failed and the seconds."""
         executing = self._executing(one, tests)
         if not executing:
             return "not executed", "", 0.0
@@ -230,9 +230,11 @@ class Runner:
         os.utime(file, (began + self._written, began + self._written))
 
     def _executing(self, one: Mutant, tests: Sequence[str]) -> dict[str, float]:
-        """The tests that execute the statement of a mutant, with the time that each takes. Of a statement that is executed when its module
-        is imported they are those that execute any line of it; of one that generates code, which is kept for the tests that follow, all
-        that stand in a file with one of them."""
+        """Return the tests that execute the statement of a mutant, with the time of each.
+
+        For a statement that is executed when its module is imported, these are the tests that execute any line of the module. For one that
+        generates code, which later tests reuse, these are all tests of each file with such a test.
+        """
         covered = self._covered(one.path, tests)
         found, files = {}, set()
         for node, test in covered.items():
@@ -245,7 +247,7 @@ class Runner:
         return found
 
     def _covered(self, mutated: str, tests: Sequence[str]) -> dict[str, Any]:
-        """By test of some files: the lines that it executes, of each of the mutated files. They are remembered while the test is
+        """Return by test the lines that it executes in each mutated file. They are remembered while the test is
         the same. Where the mutated file has changed since, the lines are not those of today, and only which files it executes is known."""
         known = {path: self._known_lines(path) for path in tests}
         if missing := [path for path, found in known.items() if found is None]:
@@ -289,7 +291,7 @@ class Runner:
 
 
 def ordered(tests: Mapping[str, float]) -> dict[str, float]:
-    """Tests in the order in which they are to be run: those of the file with the most tests in the time first, in each the quickest."""
+    """Return the tests in the order to run them: files with the most tests per time first, and in each file the fastest tests first."""
     by_file: dict[str, dict[str, float]] = defaultdict(dict)
     for node, seconds in tests.items():
         by_file[node.partition("::")[0]][node] = seconds
@@ -330,7 +332,7 @@ def digest(*texts: bytes) -> str:
 
 
 def meaning(source: bytes) -> str:
-    """Return a digest of what a file says, apart from comments and from where it imports from."""
+    """Return a digest of a file's code without its comments and the modules that it imports from."""
     tree = ast.parse(source)
     tree.body = [one for one in tree.body if not isinstance(one, ast.Import | ast.ImportFrom)]
     return digest(ast.dump(tree).encode())
@@ -338,14 +340,14 @@ def meaning(source: bytes) -> str:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is said of a mutant that survives."""
+    """The recorded judgement of a mutant that survives."""
 
     equivalent: bool
     why: str
 
 
 def judgements() -> dict[tuple[str, str, str], Judgement]:
-    """By file, line of the source and what is in its place: a `[[survivor]]` has `file`, `code`, `new`, `equivalent` and `why`."""
+    """Return the judgements by file, source line and replacement. A `[[survivor]]` has `file`, `code`, `new`, `equivalent` and `why`."""
     listed = tomllib.loads(JUDGED.read_text()).get("survivor", [])
     return {(one["file"], one["code"], one["new"]): Judgement(one["equivalent"], one["why"]) for one in listed}
 
@@ -355,7 +357,7 @@ def judgement(one: Found, judged: dict[tuple[str, str, str], Judgement]) -> Judg
 
 
 def show(found: Sequence[Found]) -> None:
-    """Print what survived, each with what is said of it."""
+    """Print the mutants that survived, each with its judgement."""
     judged = judgements()
     for one in found:
         if not one.is_killed:

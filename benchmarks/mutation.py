@@ -57,7 +57,7 @@ class Mutant:
 
     @property
     def title(self) -> str:
-        """The change in one line."""
+        """Return the change in one line."""
         return f"{self.path}:{self.line}: {_short(self.old)} -> {_short(self.new)}"
 
     def applied(self, source: bytes) -> bytes:
@@ -66,8 +66,11 @@ class Mutant:
 
 
 def mutants(path: str, root: Path) -> list[Mutant]:
-    """The mutants of a file, in the order of its text: of comparisons, conditions, arithmetic, constants, members of collections, calls of
-    `min`, `max`, `any`, `all` and `sorted`, and of statements that are left out. Annotations, messages and docstrings have none."""
+    """Return the mutants of a file, in the order of its text.
+
+    They change comparisons, conditions, arithmetic, constants, members of collections, calls of `min`, `max`, `any`, `all`
+    and `sorted`, or leave out a statement. Annotations, messages and docstrings have none.
+    """
     source = (root / path).read_bytes()
     starts = [0]
     for line in source.splitlines(keepends=True):
@@ -94,14 +97,14 @@ def _is_another(one: Mutant) -> bool:
 
 
 def _executed(statement: ast.stmt) -> range:
-    """Return the lines of a statement without those of the statements in it; of a `match` all of them, for its cases have conditions."""
+    """Return the lines of a statement except those of nested statements; all lines of a `match`, because its cases have conditions."""
     inside = [one.lineno for field in ("body", "orelse", "finalbody", "handlers") for one in getattr(statement, field, [])]
     last = min(inside) - 1 if inside else statement.end_lineno or statement.lineno
     return range(statement.lineno, max(last, statement.lineno) + 1)
 
 
 def _changes(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.stmt, ast.stmt, str]]:
-    """Each node that is replaced, the statement that it is in, and what replaces it."""
+    """Yield each replaced node, its statement and its replacement."""
     for statement in _statements(tree):
         if isinstance(statement, ast.Assert) or _is_names(statement):
             continue
@@ -129,7 +132,7 @@ def _is_names(statement: ast.stmt) -> bool:
 
 
 def _of_statement(statement: ast.stmt) -> Iterator[str]:
-    """What a statement that is left out is replaced by."""
+    """Return the replacement of a statement that is left out."""
     match statement:
         case ast.Expr(value=ast.Call()) | ast.AugAssign() | ast.Raise() | ast.Break():
             yield "pass"
@@ -138,7 +141,7 @@ def _of_statement(statement: ast.stmt) -> Iterator[str]:
 
 
 def _expressions(statement: ast.stmt) -> Iterator[ast.expr]:
-    """Yield the expressions of a statement that decide what it does."""
+    """Yield the expressions that decide a statement's effect."""
     match statement:
         case ast.FunctionDef(args=arguments):
             roots: list[ast.AST | None] = [*arguments.defaults, *arguments.kw_defaults]
@@ -252,7 +255,7 @@ def _with(node: ast.expr, change: Callable[[ast.expr], object]) -> ast.expr:
 
 
 def _without(node: ast.expr, field: str, place: int) -> ast.expr:
-    """A node without one of its members; of the last two of a chain of conditions the other one is left."""
+    """Return a node without one of its members. In a chain of two conditions, the other condition is left."""
     left = [one for number, one in enumerate(getattr(node, field)) if number != place]
     return left[0] if isinstance(node, ast.BoolOp) and len(left) == 1 else _with(node, lambda new: setattr(new, field, left))
 

@@ -43,12 +43,13 @@ def _integral(x: Fraction, way: str) -> int:
 
 
 def _operand(s: Spelling, source: str, target: str, a: int) -> int:
-    """Subnormal f32 are zeros with `.ftz`, but not on the way to f16 (observed on H200)."""
+    """Return the operand; with `.ftz` a subnormal f32 is zero, except in conversions to f16 (observed on H200)."""
     return SINGLE.flushed(a) if s.has("ftz") and source == "f32" and target != "f16" else a
 
 
 def _to_integer(s: Spelling, target: str, source: str, a: int) -> int:
-    """What is too large becomes the nearest integer; no number becomes 0, or the top bit alone where one side has 64 bits (the manual)."""
+    """Convert to an integer. Numbers out of range become the nearest integer. A NaN becomes 0, or only the top bit if one side has 64 bits
+    (the manual)."""
     form, bits = FORMATS[source], SCALAR_TYPES[target].bits
     a = _operand(s, source, target, a)
     if form.is_nan(a):
@@ -77,15 +78,18 @@ def _between_floats(s: Spelling, target: str, source: str, a: int) -> int:
 
 
 def _limited(s: Spelling, to: Binary, found: int) -> int:
-    """`.satfinite`: the largest number instead of infinity; `.relu`: 0 instead of what is negative."""
+    """Apply `.satfinite` (the largest finite number instead of infinity) and `.relu` (0 instead of a negative number)."""
     if s.has("relu") and found & to.sign:
         return 0
     return found - 1 if s.has("satfinite") and to.is_infinite(found) else found
 
 
 def _nothing(s: Spelling, target: str, source: str, a: int) -> int:
-    """No number. The manual gives `.sat` as 0, and else the one NaN to f16, bf16 and tf32; the rest is observed on H200: of an f64 the sign
-    and the upper bits of the payload stay, of an f32 or bf16 that is only widened, or handed on, all of them."""
+    """Convert a NaN.
+
+    By the manual, `.sat` gives 0, and else f16, bf16 and tf32 get the canonical NaN. The rest is observed on H200: the result keeps the
+    sign and the upper payload bits of an f64, and all bits of an f32 or bf16 that is only widened or passed on.
+    """
     to, by = FORMATS[target], FORMATS[source]
     if s.has("sat"):
         return 0
@@ -119,7 +123,7 @@ _NUMBERS = {kind: [_short_value(kind, bits) for bits in range(largest + 1)] for 
 
 
 def _to_short(s: Spelling, kind: str, by: Binary, a: int) -> int:
-    """The nearest of all numbers of the format, of two the even one; what is too large becomes the largest."""
+    """Return the nearest number of the format, ties to even. A number that is too large becomes the largest."""
     if by.is_nan(a):
         return 0x7F
     sign = 0x80 if a & by.sign else 0
@@ -135,7 +139,7 @@ def _to_short(s: Spelling, kind: str, by: Binary, a: int) -> int:
 
 
 def _from_short(s: Spelling, kind: str, bits: int) -> int:
-    """e5m2 has infinities and NaNs like f16, e4m3 one NaN only."""
+    """Decode an 8-bit number. e5m2 has infinities and NaNs like f16; e4m3 has only one NaN."""
     size, sign = bits & 0x7F, bits & 0x80
     if size > _SHORT[kind][2]:
         is_infinite = kind == "e5m2" and size == 0x7C
@@ -149,7 +153,7 @@ def _from_short(s: Spelling, kind: str, bits: int) -> int:
 
 
 def _packed(s: Spelling, target: str, source: str, values: tuple[int, ...]) -> int:
-    """a goes to the upper half; of a packed operand each half to its own."""
+    """Pack two results, with `a` in the upper half. Each half of a packed operand goes to the same half of the result."""
     kind = target.removesuffix("x2")
     if source == "f32":
         parts = [_one_of_pair(s, kind, SINGLE, value) for value in values]
@@ -173,7 +177,7 @@ def _one_of_pair(s: Spelling, kind: str, by: Binary, a: int) -> int:
 
 @answers(_SECTION + "cvt-pack")
 def cvt_pack(s: Spelling, a: int, b: int, c: int = 0) -> int:
-    """b lowest, a above it, and above both the lower bits of c."""
+    """Pack `b` lowest, `a` above it, and the lower bits of `c` above both."""
     name = s.form.slots["dtype"]
     bits = int(name[1:])
     low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if name[0] == "s" else (0, (1 << bits) - 1)

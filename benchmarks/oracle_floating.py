@@ -25,7 +25,7 @@ def direction(s: Spelling) -> str:
 
 
 def in_parts(s: Spelling, kind: str, operation: Callable[..., int], *operands: int) -> int:
-    """An operation on numbers; of packed types on both halves."""
+    """Apply an operation on numbers; for packed types, to both halves."""
     if s.has("f32x2") or s.has("oob"):
         raise NotKnownError
     form = FORMATS[kind.removesuffix("x2")]
@@ -40,12 +40,12 @@ def flushes(s: Spelling, form: Binary) -> bool:
 
 
 def inputs(s: Spelling, form: Binary, values: Sequence[int]) -> list[int]:
-    """Subnormal operands are zeros of their sign with `.ftz`."""
+    """Return the operands; with `.ftz` subnormal ones are zeros of their sign."""
     return [form.flushed(value) for value in values] if flushes(s, form) else list(values)
 
 
 def finished(s: Spelling, form: Binary, result: int | None) -> int:
-    """What is done behind the rounding: `.ftz`, `.sat`, `.relu`, and the one NaN that instructions give."""
+    """Apply the steps after rounding: `.ftz`, `.sat`, `.relu`, and the canonical NaN."""
     if result is None or form.is_nan(result):
         return 0 if s.has("sat") else form.nothing
     if flushes(s, form):
@@ -56,8 +56,10 @@ def finished(s: Spelling, form: Binary, result: int | None) -> int:
 
 
 def _early(s: Spelling, form: Binary, exact: Callable[[str], int | None]) -> int | None:
-    """A product or quotient with `.ftz` is zero where it lies below the smallest normal number before it is rounded (observed on H200; the
-    manual does not say before or behind): where, rounded toward zero, it is subnormal."""
+    """Return a product or quotient, with `.ftz` applied before rounding: it is zero if the result rounded toward zero is subnormal.
+
+    Observed on H200; the manual does not say whether `.ftz` applies before or after rounding.
+    """
     result = exact(direction(s))
     if flushes(s, form) and result is not None:
         cut = exact("rz")
@@ -93,7 +95,7 @@ def mul(s: Spelling, *values: int) -> int:
 
 @answers(_FLOATING + "fma", _FLOATING + "mad", _HALF + "fma")
 def fma(s: Spelling, *values: int) -> int:
-    """Here `.ftz` looks at the rounded result (observed on H200)."""
+    """Compute `fma`. Its `.ftz` applies to the rounded result (observed on H200)."""
 
     def one(form: Binary, a: int, b: int, c: int) -> int:
         return finished(s, form, multiplied_and_added(form, *inputs(s, form, (a, b, c)), direction(s)))
@@ -111,7 +113,7 @@ def div(s: Spelling, a: int, b: int) -> int:
 
 
 def _approximate_quotient(s: Spelling, form: Binary, a: int, b: int) -> int:
-    """The nearest number. By the manual `.approx` gives 0 for divisors beyond 2^126, and of an infinity no number."""
+    """Return the nearest quotient. By the manual, `.approx` gives 0 for divisors above 2^126, or NaN if the dividend is infinite."""
     if s.has("approx") and not form.is_nan(b) and not form.is_infinite(b) and abs(form.value(b)) > Fraction(2) ** 126:
         if form.is_nan(a) or form.is_infinite(a):
             return form.nothing
@@ -133,7 +135,7 @@ def sqrt(s: Spelling, a: int) -> int:
 
 
 def _inverse_root(form: Binary, a: int, bits: int) -> int | None:
-    """1 / sqrt(a), by an integer root with more than enough bits."""
+    """Return 1 / sqrt(a), by an integer root with more bits than needed."""
     if form.is_nan(a) or (a & form.sign and a != form.sign):
         return None
     if a & ~form.sign in (0, form.infinity):
@@ -150,14 +152,14 @@ def rsqrt(s: Spelling, a: int) -> int:
 
 @answers(_FLOATING + "rcp-approx-ftz-f64", _FLOATING + "rsqrt-approx-ftz-f64")
 def upper_words(s: Spelling, a: int) -> int:
-    """Of operand and result only the upper words count, and subnormal numbers are zeros, by the manual."""
+    """Return `rcp` or `rsqrt` of an f64 whose lower word is ignored, without the result's lower word. Subnormal numbers are zeros."""
     a = DOUBLE.flushed(a & 0xFFFFFFFF << 32)
     found = _inverse_root(DOUBLE, a, 80) if s.row.opcode == "rsqrt" else divided(DOUBLE, DOUBLE.one, a, "rn")
     return DOUBLE.nothing if found is None else DOUBLE.flushed(found & 0xFFFFFFFF << 32)
 
 
 def _true(function: Callable[[float], float], form: Binary, a: int) -> int | None:
-    """A function of the C library, in double precision and rounded: far nearer to the truth than any promise."""
+    """Apply a function of the C library in double precision, then round: far more precise than any promised bound."""
     x = math.copysign(math.inf, -1 if a & form.sign else 1) if form.is_infinite(a) else float(form.value(a))
     try:
         found = function(-0.0 if a == form.sign else x)
@@ -210,7 +212,7 @@ def copysign(s: Spelling, a: int, b: int) -> int:
 
 @answers(_FLOATING + "min", _HALF + "min", _FLOATING + "max", _HALF + "max")
 def min_max(s: Spelling, *values: int) -> int:
-    """A number wins over none, unless `.NaN`; -0 is below +0."""
+    """Compute `min` or `max`. A number wins over a NaN except with `.NaN`; -0 is below +0."""
 
     def one(form: Binary, *given: int) -> int:
         xs = inputs(s, form, given)
@@ -229,7 +231,7 @@ def min_max(s: Spelling, *values: int) -> int:
 
 @answers(_FLOATING + "testp")
 def testp(s: Spelling, a: int) -> int:
-    """Zeros are normal (observed on H200)."""
+    """Compute `testp`. Zeros are normal (observed on H200)."""
     form = FORMATS[s.form.slots["type"]]
     infinite, nothing, subnormal = form.is_infinite(a), form.is_nan(a), form.is_subnormal(a)
     holds = {

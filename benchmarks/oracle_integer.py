@@ -27,7 +27,7 @@ def _whole(s: Spelling) -> int:
 
 
 def _by_parts(s: Spelling, operation: Callable[[int, int], int], a: int, b: int) -> int:
-    """An operation on numbers of the type; of packed types on both halves."""
+    """Apply an operation on numbers of the type; for packed types, to both halves."""
     kind = _type(s)
     if SCALAR_TYPES[kind].lanes == 1:
         return operation(number(a, kind), number(b, kind)) & _whole(s)
@@ -64,7 +64,7 @@ def mad(s: Spelling, a: int, b: int, c: int) -> int:
 
 
 def _product24(s: Spelling, a: int, b: int) -> int:
-    """Of operands with more than 24 bits the manual says nothing; observed on H200: their lower 24 count."""
+    """Multiply 24-bit operands. The manual does not define wider operands; an H200 uses their lower 24 bits."""
     x, y = ((signed(v, 24) if _type(s) == "s32" else v & 0xFFFFFF) for v in (a, b))
     return x * y >> 16 if s.has("hi") else x * y
 
@@ -97,7 +97,7 @@ def div(s: Spelling, a: int, b: int) -> int:
 
 @answers(_INTEGER + "rem")
 def rem(s: Spelling, a: int, b: int) -> int:
-    """With the sign of the dividend."""
+    """Return the remainder, with the sign of the dividend."""
     x, y = number(a, _type(s)), number(b, _type(s))
     if y == 0:
         return 0
@@ -141,7 +141,7 @@ def bfind(s: Spelling, a: int) -> int:
 
 @answers(_INTEGER + "fns")
 def fns(s: Spelling, mask: int, base: int, offset: int) -> int:
-    """The manual's loop. Beyond bit 31 the base is undefined."""
+    """Run the manual's loop. A base above bit 31 is undefined."""
     steps = signed(offset, 32)
     if base > 31 or abs(steps) > 1 << 30:
         return WORD
@@ -174,7 +174,7 @@ def bfi(s: Spelling, a: int, b: int, c: int, d: int) -> int:
 
 @answers(_INTEGER + "szext")
 def szext(s: Spelling, a: int, b: int) -> int:
-    """The lower `b` bits, extended; `.clamp`: widths from 32 on take the whole word."""
+    """Extend the lower `b` bits. With `.clamp`, widths from 32 take the whole word."""
     if s.has("clamp") and b >= 32:
         return a
     bits = b & 31
@@ -235,7 +235,7 @@ def cnot(s: Spelling, a: int) -> int:
 
 
 def lop3(lut: int, combine: str, a: int, b: int, c: int, q: int = 0) -> list[int]:
-    """Bit by bit: the bit of the table that those of a, b and c name. Called with the table by `oracle_exchange`, which sees the case."""
+    """Return for each bit the entry of the table that the bits of a, b and c select. `oracle_exchange` passes the table of the case."""
     found = sum((lut >> ((a >> i & 1) << 2 | (b >> i & 1) << 1 | c >> i & 1) & 1) << i for i in range(32))
     return [found, int(found != 0) | q if combine == "or" else int(found != 0) & q] if combine else [found]
 
@@ -270,7 +270,7 @@ _MODES = {
 
 @answers("data-movement-and-conversion-instructions-prmt")
 def prmt(s: Spelling, a: int, b: int, c: int) -> int:
-    """A selector with its upper bit set gives the sign of its byte."""
+    """Permute bytes. A selector with its upper bit set replicates the sign of its byte."""
     mode = word_of(s, *_MODES)
     selectors = [int(digit) for digit in reversed(_MODES[mode][c & 3])] if mode else [c >> 4 * place & 15 for place in range(4)]
     data = (b << 32 | a).to_bytes(8, "little")

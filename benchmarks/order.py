@@ -69,7 +69,7 @@ CASES = {f"{job.name}, launches {', '.join(map(str, job.launches))}": job for jo
 
 
 def durations_us(launch: Launch, rounds: int) -> list[float]:
-    """Of so many launches in a row."""
+    """Return the times of `rounds` consecutive launches."""
     return [one.elapsed_ns / 1e3 for one in launch.kernel.target.time_launches([launch] * rounds)]
 
 
@@ -96,7 +96,7 @@ def rows_of(job: Job, options: argparse.Namespace, known: Mapping[str, float]) -
 
 
 def pairs(rows: Sequence[Row]) -> list[Row]:
-    """For each two kernels of a job that were measured: whether the model has them in that order."""
+    """Return for each two measured kernels of a job whether the model orders them alike."""
     found = []
     for one, other in combinations(rows, 2):
         if MEASURED in one.peer and MEASURED in other.peer:
@@ -105,7 +105,7 @@ def pairs(rows: Sequence[Row]) -> list[Row]:
 
 
 def _pair(quick: Row, slow: Row) -> Row:
-    """Of the one that was measured to be quicker, and the other."""
+    """Return the row of the kernel that was measured to be faster, and the slower one."""
     measured = slow.peer[MEASURED] / quick.peer[MEASURED]
     modelled = (slow.value or 0.0) / (quick.value or 1.0)
     reach = 1.0 if measured >= APART else None
@@ -127,7 +127,7 @@ def over_all(rows: Sequence[Row]) -> list[Row]:
 
 
 def measured_before(path: Path | None) -> dict[str, float]:
-    """By case: the measured times in a result file of this benchmark."""
+    """Return the measured times in a result file of this benchmark, by case."""
     rows = json.loads(path.read_text())["rows"] if path is not None else []
     return {row["case"]: row["peer"][MEASURED] for row in rows if MEASURED in row["peer"]}
 

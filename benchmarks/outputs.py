@@ -50,7 +50,7 @@ class Comparison:
         self.failures: list[str] = []
 
     def add(self, launch: Launch, expected: Sequence[Bytes], seen: Callable[[Launch], Sequence[Bytes]]) -> None:
-        """One launch: `seen` gives what the arrays hold another way. If it cannot, the comparison has failed."""
+        """Add one launch. `seen` returns the arrays as computed in another way; if it raises, the comparison has failed."""
         label = kernel_label(launch.kernel.title)
         try:
             differing = differing_bytes(expected, seen(launch))
@@ -64,14 +64,14 @@ class Comparison:
             self.found.append(f"{label}: {differing} bytes")
 
     def row(self, case: str) -> Row:
-        """Without a value where a launch could not be compared."""
+        """Return the row, without a value if a launch could not be compared."""
         value = None if self.failures or not self.launches else float(self.differing)
         note = "; ".join([f"{self.launches} launches", *self.found, *self.failures])[:600]
         return Row(case, "differing bytes", value, "bytes", 0.0, peer={"compared": float(self.compared)}, note=note)
 
 
 def run_case(name: str, options: argparse.Namespace) -> list[Row]:
-    """All launches of one example."""
+    """Run all launches of one example."""
     roads = comparisons(options)
     tallies = {road: Comparison() for road in roads}
 
@@ -95,18 +95,18 @@ def comparisons(options: argparse.Namespace) -> dict[str, Callable[[Launch], Seq
 
 
 def instrumented(launch: Launch, scheme: str) -> list[Bytes]:
-    """With probes of a scheme. The buffer is small, so that kernels with loops fill it: that must not change their outputs either."""
+    """Run with the probes of a scheme. The buffer is small, so kernels with loops fill it; outputs must not change then either."""
     return outcome(launch, lambda: traced(launch, scheme, RECORDS_PER_WARP))
 
 
 def counted(launch: Launch) -> list[Bytes]:
-    """With the instructions that count."""
+    """Run with the instructions that count."""
     tally = DeviceCounters(launch.kernel.loaded)  # it holds the counters
     return outcome(launch, lambda: launch.kernel.target.launch(tally.counting_launch(0, launch)))
 
 
 def emulated(launch: Launch) -> list[Bytes]:
-    """On the emulator; with addresses as on the GPU."""
+    """Run on the emulator, with the same addresses as on the GPU."""
     there = elsewhere(launch, _emulator_beside(launch.kernel.target))
     there.kernel.target.launch(there)
     there.kernel.target.sync()
@@ -125,7 +125,7 @@ def strict(launch: Launch) -> Launch:
 
 @cache
 def _emulator_beside(target: Target) -> Target:
-    """One emulator of the chip of a target. Not by its name: while a script runs, every name means the target of the script."""
+    """Return an emulator of a target's chip. It is not created by name, because while a script runs every name means its target."""
     return Emulator(target.chip)
 
 

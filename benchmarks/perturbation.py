@@ -108,7 +108,7 @@ BIAS_REACHES = {"shared": 1.0, "L1": 1.0, "L2": 2.0, "DRAM": 3.0}
 
 
 def run_case(name: str, options: argparse.Namespace) -> list[Row]:
-    """All launches of one example."""
+    """Run all launches of one example."""
     if name == BIAS:
         return bias(options)
     if options.profiled:
@@ -129,7 +129,7 @@ def run_case(name: str, options: argparse.Namespace) -> list[Row]:
 
 
 def large(name: str, options: argparse.Namespace) -> list[Row]:
-    """All launches of one example with much to do."""
+    """Run all launches of one example at a large size."""
     rows: list[Row] = []
     ways = [way for way in ways_of(name, options) if way not in (ALL, SHARED, STAGED)]
 
@@ -159,7 +159,7 @@ class Timed:
 
 
 def timed(launch: Launch, ways: Sequence[str], rounds: int) -> tuple[list[float], list[Timed]]:
-    """Times of a launch as it is, and with each kind of probes, in turn; a first round does not count."""
+    """Time a launch without probes and with each kind of probes, in turn. The first round does not count."""
     device, before = launch.kernel.target, Snapshot(launch)
     sent: list[tuple[Launch, Arena | None, InstrumentedModule | None]] = [(launch, None, None)]
     times: list[list[float]] = [[] for _ in range(1 + len(ways))]
@@ -191,7 +191,7 @@ def timed(launch: Launch, ways: Sequence[str], rounds: int) -> tuple[list[float]
 
 
 def rows_of(case: str, launch: Launch, ways: Sequence[str], rounds: int, rates: Sequence[float], quick: bool) -> list[Row]:
-    """For each way losses, and the ratio of times with what was changed besides. `rates`: as the hit rates of one launch."""
+    """Return rows for each kind of probes: losses, and the ratio of times with other changes. `rates`: hit rates of one launch."""
     try:
         plain, results = timed(launch, ways, rounds)
     except Exception as error:
@@ -214,7 +214,7 @@ def rows_of(case: str, launch: Launch, ways: Sequence[str], rounds: int, rates: 
 
 
 def footprints(found: Perturbation) -> dict[str, float]:
-    """Registers, local memory and resident blocks without and with probes, where there is assembled code to tell."""
+    """Return registers, local memory and resident blocks without and with probes, if there is assembled code."""
     if found.plain is None or found.probed is None:
         return {}
     return _named("original", found.plain) | _named("traced", found.probed)
@@ -230,7 +230,7 @@ def _named(which: str, footprint: Footprint) -> dict[str, float]:
 
 
 def medians(rows: Sequence[Row], quick: bool) -> list[Row]:
-    """Over all launches of the examples, over those of each duration, and over those of many warps."""
+    """Return medians over all launches of the examples, over those of each duration, and over those of many warps."""
     found = []
     ratios = [row for row in rows if row.metric == TIME and row.value is not None]
     for way in (ALL, SAMPLED, BLOCKS, NONE, NO_BLOCK):
@@ -272,7 +272,7 @@ def bias(options: argparse.Namespace) -> list[Row]:
 
 
 def sampled(chase: Chase) -> TraceOptions:
-    """Probes in one warp of 32, among them the only one of the chase."""
+    """Measure with probes in one warp of 32, which includes the only warp of the chase."""
     seed = next(seed for seed in range(1000) if Sampling(every=EVERY, seed=seed).chosen(1, 1).warps)
     return replace(chase.options(SCHEME), sampling=Sampling(every=EVERY, seed=seed))
 

@@ -34,12 +34,12 @@ class HitRates:
     unknown: str = ""
 
     def of(self, launch: int) -> Sequence[float]:
-        """As it is, and each way; empty if they are not known."""
+        """Return the hit rates of a launch without probes and in each way; empty if they are not known."""
         return self.percent[launch * self.each : (launch + 1) * self.each]
 
 
 def of_example(name: str, options: argparse.Namespace, ways: int) -> HitRates:
-    """What the profiler reads of all launches of one example, each as it is and in so many ways."""
+    """Return the profiler's hit rates of all launches of one example, each without probes and in several ways."""
     program = find() if options.hits and options.target.startswith("cuda") and not options.quick else None
     if program is None:
         return HitRates()

@@ -63,7 +63,7 @@ GROUPS = ("SM", "L1", "L2", "DRAM", "latency")
 
 
 def predicted_row(variant: Variant, chip: Chip, measured: Mapping[str, Any] | None) -> Row:
-    """A variant, with what was measured beside it."""
+    """Return the row of a variant, with the measured time next to the predicted one."""
     target, began = Emulator(chip), time.perf_counter()
     try:
         prediction = Predictor(chip).predict(variant.launch(target), target)
@@ -77,13 +77,13 @@ def predicted_row(variant: Variant, chip: Chip, measured: Mapping[str, Any] | No
 
 
 def floor_us(prediction: Prediction, chip: Chip) -> float:
-    """What a user reckons with: bytes over bandwidth, a latency, and what a launch takes."""
+    """Return a user's estimate: bytes divided by bandwidth, plus a latency and the launch overhead."""
     bandwidth = chip.copy_gb_per_s or chip.dram_gb_per_s
     return prediction.launch_us + chip.latency.dram / chip.clock_mhz + prediction.moved_bytes / bandwidth / 1e3
 
 
 def seen_by_profiler(peer: Mapping[str, float]) -> dict[str, float]:
-    """What limits by the profiler, as a place in `GROUPS`, and whether the kernel streams; nothing where it was not profiled."""
+    """Return the limiter by the profiler, as a position in `GROUPS`, and whether the kernel streams; nothing if it was not profiled."""
     found = {name: min(100.0, peer[f"{name} %"]) for name in GROUPS[:-1] if f"{name} %" in peer}
     if not found:
         return {}
@@ -96,7 +96,7 @@ def seen_by_profiler(peer: Mapping[str, float]) -> dict[str, float]:
 
 
 def over_all(rows: Sequence[Row]) -> list[Row]:
-    """What is said of the tuned families, and of those set aside, which have the reaches."""
+    """Return the rows over the tuned families, and over the families set aside, which have the reaches."""
     found = []
     for name, families in (("set aside", SET_ASIDE), ("tuned", TUNED)):
         of_these = [row for row in rows if row.case.partition(": ")[0] in families and MEASURED in row.peer]
@@ -139,7 +139,7 @@ def _by_family(rows: Sequence[Row]) -> Iterable[Row]:
 
 
 def cost(chip: Chip) -> list[Row]:
-    """Processor time on one core, compiled already: of a sampled prediction, and of every block with the clock that predictions use."""
+    """Return the processor time on one core, without compilation, of a sampled prediction, and of all blocks with the same clock."""
     return [_sampled_cost(chip), *(_whole_cost(chip, *one) for one in WHOLE)]
 
 
@@ -190,7 +190,7 @@ def _correlations(rows: Sequence[Row]) -> list[float]:
 
 
 def rank_correlation(rows: Sequence[Row]) -> float:
-    """Spearman's, of predicted with measured times; times that are equal share a rank. 1 where all are equal."""
+    """Return Spearman's rank correlation of predicted and measured times. Equal times share a rank. 1 if all are equal."""
     ours, theirs = _ranks([row.value or 0.0 for row in rows]), _ranks([row.peer[MEASURED] for row in rows])
     mean = (len(rows) - 1) / 2
     spread = math.sqrt(sum((one - mean) ** 2 for one in ours) * sum((one - mean) ** 2 for one in theirs))
@@ -203,7 +203,7 @@ def _ranks(values: Sequence[float]) -> list[float]:
 
 
 def pairs_right(rows: Sequence[Row]) -> tuple[int, int]:
-    """Of pairs of a family whose measured times are `APART`: how many are predicted in that order, and how many there are."""
+    """Count the pairs of a family whose measured times are `APART`: pairs predicted in the right order, and all pairs."""
     right = total = 0
     for members in families_of(rows).values():
         for one, other in combinations(members, 2):

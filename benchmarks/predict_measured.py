@@ -60,7 +60,7 @@ LAUNCHED = "launched: "
 
 
 def timed(variant: Variant, target: Target) -> Row:
-    """The median of its launches in a row."""
+    """Return the row of the median time of consecutive launches."""
     try:
         launch = variant.launch(target)
         times = [one.elapsed_ns / 1e3 for one in target.time_launches([launch] * (WARM_UP + ROUNDS))[WARM_UP:]]
@@ -81,7 +81,7 @@ def launch_plainly(families: Sequence[str], target: Target) -> None:
 
 
 def profiled(families: Sequence[str], options: argparse.Namespace) -> tuple[dict[str, dict[str, float]], str]:
-    """By the title of the variant, what the profiler counted; and why there is nothing."""
+    """Return the profiler's counts by the title of the variant, and the reason if there are none."""
     program = find()
     if program is None:
         return {}, "ncu was not found on PATH"
@@ -99,13 +99,13 @@ def profiled(families: Sequence[str], options: argparse.Namespace) -> tuple[dict
 
 
 def joined(launches: Sequence[Sequence[str]], seen: Sequence[Profiled]) -> Iterator[tuple[str, dict[str, float]]]:
-    """Titles with what the profiler saw of their launches, as `METRICS` calls it."""
+    """Yield titles with the profiler's counts of their launches, by the names of `METRICS`."""
     for title, metrics in joined_metrics(launches, seen):
         yield title, {words: metrics[metric] for metric, words in METRICS.items() if metric in metrics}
 
 
 def joined_metrics(launches: Sequence[Sequence[str]], seen: Sequence[Profiled]) -> Iterator[tuple[str, dict[str, float]]]:
-    """Titles with all metrics of their launches; kernels of others, as those that fill memory, may stand between."""
+    """Yield titles with all metrics of their launches. Other kernels, such as ones that fill memory, may come between."""
     left = iter(seen)
     for name, title in launches:
         one = next((one for one in left if plain_name(one.kernel) == name), None)

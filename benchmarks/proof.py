@@ -101,7 +101,7 @@ class Tally:
 
 
 def tally(module: Module) -> Tally:
-    """Of one module."""
+    """Tally the verdicts of one module."""
     traced, code, proofs = proofs_of(module)
     plain = assembled(module)
     verdicts = exactness(module, plain)
@@ -131,7 +131,7 @@ def prove_kernels() -> list[Row]:
 
 
 def prove_consumers() -> list[Row]:
-    """Of loads that are followed to their consumers: one row for each group of kernels, and one for all."""
+    """Return a row for each group of kernels, and one for all, of loads that are followed to their consumers."""
     rows, everything = [], (0, 0, 0, Counter[str]())
     for group in ("examples", "Numba", "Triton"):
         loads = followed = shared = 0
@@ -156,7 +156,7 @@ def _consumers_row(case: str, loads: int, followed: int, shared: int, reasons: C
 
 
 def change_group() -> list[Row]:
-    """Changes of the assembled code of the examples, the first of each kind: how many the proof lets pass."""
+    """Return how many changes of the examples' assembled code, the first of each kind, the proof does not catch."""
     rows = []
     for name, module in modules("examples").items():
         traced, code, _ = proofs_of(module)
@@ -182,7 +182,7 @@ def change_group() -> list[Row]:
 
 
 def change_aggregates() -> Row:
-    """Changes of atomics that one lane does for its warp."""
+    """Return how many changes of warp-aggregated atomics the proof does not catch."""
     traced = trace(aggregates.module())
     code = assembled(traced.module)
     kernels = {site: kernel for kernel, positions in traced.positions.items() for site in positions if traced.sites[site].kind == "atomic"}
@@ -197,7 +197,7 @@ def change_aggregates() -> Row:
 
 
 def _without_places(reason: str) -> str:
-    """Without the registers and addresses, so that alike reasons are one."""
+    """Return a reason without registers and addresses, so that similar reasons become equal."""
     return " ".join("..." if word.startswith("0x") else word for word in reason.replace(",", "").split())
 
 

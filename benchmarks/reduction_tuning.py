@@ -65,7 +65,7 @@ def build(target: Target, kind: Kind, file: str, known: dict[Any, LoadedModule],
 
 
 def variants(n: int, sms: int) -> Iterator[Variant]:
-    """What is tried at a size: by the loads of 16 bytes that there are."""
+    """Yield the variants to try at a size, by its number of 16-byte loads."""
     words = n // 4
     if n <= 1 << 18:
         for blocks in (8, 16) if n > 1 << 16 else (8,):
@@ -136,7 +136,7 @@ def runs_of(target: Target, array: Any, out: Any, n: int, repeats: int, tell: li
 
 
 def allow_large_clusters(kernel: Kernel) -> None:
-    """More than 8 blocks, which not every chip of its kind can do."""
+    """Allow clusters of more than 8 blocks. Raises MemlaneError if the chip does not support them."""
     attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
     (code,) = driver.cuFuncSetAttribute(kernel.loaded.handle.kernels[kernel.name].function, attribute, 1)  # type: ignore[attr-defined]
     if code != driver.CUresult.CUDA_SUCCESS:
@@ -144,7 +144,7 @@ def allow_large_clusters(kernel: Kernel) -> None:
 
 
 def calls(target: Target, torch: Any, cupy: Any, found: dict[str, Any]) -> None:
-    """One sum of 2^16 by ways to launch it from Python, between two events and on the clock of the host."""
+    """Time one sum of 2^16 by each way to launch it from Python, between two events and on the clock of the host."""
     n, kind = 1 << 16, Kind("int32", "sum")
     array, out = torch.ones(n, dtype=torch.int32, device="cuda"), target.zeros(1, np.int32)
     kernel = build(target, kind, "whole.cu", _KNOWN, THREADS=1024, UNROLL=2, FINISH=CLUSTER, HINT=1, CLUSTER_BLOCKS=8)["reduce_whole"]
@@ -187,7 +187,7 @@ def calls(target: Target, torch: Any, cupy: Any, found: dict[str, Any]) -> None:
 
 
 def timed(torch: Any, run: Callable[[], None], repeats: int) -> float:
-    """Microseconds of one of so many, by events."""
+    """Return the microseconds of one of `repeats` runs, by events."""
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     begin.record()
     run()
@@ -289,7 +289,7 @@ def axes(target: Target, torch: Any, cupy: Any, found: dict[str, Any], rounds: i
 
 
 def floors(target: Target, torch: Any, found: dict[str, Any], rounds: int) -> None:
-    """A copy, a read and an empty kernel."""
+    """Time a copy, a read and an empty kernel."""
     text = (SOURCE / "bandwidth.cu").read_text(encoding="utf-8")
     array, out = torch.ones(1 << 30, dtype=torch.int32, device="cuda"), torch.empty(1 << 30, dtype=torch.int32, device="cuda")
     runs, sms = dict[str, Callable[[], None]](), target.chip.sm_count

@@ -39,7 +39,7 @@ QUICKER = 1.5
 
 
 def layouts(rows: int, columns: int) -> Iterator[tuple[str, Layout]]:
-    """By the name that the table has for it."""
+    """Yield the layouts with their names in the table."""
     yield "pad", Padded(rows, columns, 1)
     yield "XOR", XorSwizzle(rows, columns)
     yield "RAS", RandomShift(rows, columns, 1)
@@ -48,7 +48,7 @@ def layouts(rows: int, columns: int) -> Iterator[tuple[str, Layout]]:
 
 
 def tried(launch: Launch, array: SharedArray) -> list[Row]:
-    """One array of one launch under all layouts."""
+    """Return the rows of one array of one launch with all layouts."""
     name, kernel = array.title.rpartition("::")[2], plain_name(launch.kernel.title)
     columns = COLUMNS.get(name, 32)
     nbytes = array.nbytes or launch.shared_bytes
@@ -84,7 +84,7 @@ def _row(case: str, before: Measured, after: Measured) -> Row:
 
 
 def run_case(name: str, options: argparse.Namespace) -> list[Row]:
-    """The first launch of each kernel of an example that has arrays in shared memory."""
+    """Run the first launch of each kernel of an example that has arrays in shared memory."""
     found: list[Row] = []
     seen: set[str] = set()
 
@@ -102,7 +102,7 @@ def run_case(name: str, options: argparse.Namespace) -> list[Row]:
 
 
 def without_reach(rows: Sequence[Row]) -> list[Row]:
-    """Small launches on the emulator say nothing of time."""
+    """Return the rows without reaches for speed-ups, because small launches on the emulator have no meaningful time."""
     return [
         Row(one.case, one.metric, one.value, one.unit, None, one.better, one.peer, one.note) if one.better == "higher" else one
         for one in rows

@@ -49,12 +49,12 @@ def each_launch(script: Path, arguments: Sequence[str], target: str, visit: Call
 
 
 def memory_of(launch: Launch) -> list[tuple[int, int]]:
-    """Address and size of each array that the launch was given, once each, in the order of the arguments."""
+    """Return address and size of each array among a launch's arguments, once each, in the order of the arguments."""
     return list(dict.fromkeys(argument.memory for argument in launch.arguments if argument.memory))
 
 
 def read_memory(launch: Launch) -> list[Bytes]:
-    """What these arrays hold, after all work has finished."""
+    """Return the contents of the launch's arrays after all work has finished."""
     held = []
     for address, nbytes in memory_of(launch):
         host = np.empty(nbytes, np.uint8)
@@ -64,7 +64,7 @@ def read_memory(launch: Launch) -> list[Bytes]:
 
 
 def outcome(launch: Launch, action: Callable[[], object]) -> list[Bytes]:
-    """What the arrays of `launch` hold after `action`; they are as before when this returns."""
+    """Return the contents of the arrays of `launch` after `action`, then restore them."""
     before = Snapshot(launch)
     try:
         action()
@@ -82,8 +82,10 @@ def traced(launch: Launch, scheme: str, records_per_warp: int | None = None) -> 
 
 
 def elsewhere(launch: Launch, target: Target) -> Launch:
-    """The same launch on another target: arrays are copied with what they hold now. Addresses of these arrays that are stored in them, as
-    in a linked ring, are translated."""
+    """Return the same launch on another target, with copies of the arrays' current contents.
+
+    Addresses of these arrays that are stored in them, as in a linked ring, are translated.
+    """
     places = memory_of(launch)
     copies = [target.allocate(max(1, nbytes)) for _, nbytes in places]
     moved = {place: address for place, (address, _) in zip(places, copies, strict=True)}
@@ -102,8 +104,7 @@ def elsewhere(launch: Launch, target: Target) -> Launch:
 
 
 def translated(held: Bytes, moved: dict[tuple[int, int], int]) -> Bytes:
-    """`held` with every aligned 64-bit word that is an address inside one of the places of `moved` turned into the address where that has
-    moved to."""
+    """Return `held` with each aligned 64-bit word that is an address in one of the ranges of `moved` replaced by the new address."""
     if held.nbytes % 8:
         return held
     words = held.copy().view(np.uint64)

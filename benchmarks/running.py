@@ -133,12 +133,12 @@ def _in_own_process(name: str, options: argparse.Namespace, forward: Sequence[st
 
 
 def failed(name: str, reason: str) -> Row:
-    """What stands for a case that could not be measured. It has a reach so that it does not pass for a result."""
+    """Return the row of a case that could not be measured. It has a reach, so that it is not taken for a result."""
     return Row(name, "not measured", None, "", reach=0.0, note=reason[:300])
 
 
 def machine(options: argparse.Namespace) -> dict[str, Any]:
-    """Chip, driver and CUDA version for the head of the result file, and where it goes; results from the emulator belong to the CPU."""
+    """Return chip, driver and CUDA version for the head of the result file, and its folder. Results of the emulator belong to the CPU."""
     if not options.target.startswith("cuda"):
         return {"chip": "cpu", "directory": options.out}
     return {"chip": target(options.target).chip.name, "driver": driver_version(), "cuda": cuda_version(), "directory": options.out}

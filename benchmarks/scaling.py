@@ -81,13 +81,13 @@ class Clock:
     """The processor time of stages, and what they gave; None of one that would take too long."""
 
     def __init__(self, size: int = 0, before: Mapping[int, Seconds] | None = None, limit: float = math.inf) -> None:
-        """`before`: what stages took at other sizes."""
+        """Prepare the stages of a kernel. `before`: seconds of stages at other sizes."""
         self.seconds: Seconds = {}
         self.left_out: set[str] = set()
         self._size, self._before, self._limit = size, before or {}, limit
 
     def _expected(self, stage: str) -> float:
-        """What a stage should take by the largest smaller kernel for which it was measured."""
+        """Return the expected seconds of a stage, scaled from the largest smaller kernel for which it was measured."""
         sizes = [size for size, found in self._before.items() if stage in found and size < self._size]
         return self._before[max(sizes)][stage] * self._size / max(sizes) if sizes else 0.0
 
@@ -110,7 +110,7 @@ def lowered(module: Module, layers: Layers) -> tuple[str, bool]:
 
 
 def read(clock: Clock, text: str) -> Module:
-    """What every command does with a kernel."""
+    """Do the work that every command does with a kernel."""
     module: Module = clock("parse", lambda: parse(text))
     clock("verify", lambda: verify(module))
     clock("print", lambda: print_module(module))
@@ -119,7 +119,7 @@ def read(clock: Clock, text: str) -> Module:
 
 
 def compare(clock: Clock, module: Module) -> None:
-    """What says whether counts are those of the assembled code."""
+    """Run the check that compares counts with the assembled code."""
     assembled = clock("assembler", lambda: assemble(module))
     if assembled is None:
         return
@@ -129,7 +129,7 @@ def compare(clock: Clock, module: Module) -> None:
 
 
 def prove_times(clock: Clock, module: Module) -> None:
-    """What shows on the assembled code of a traced kernel that its times are complete. A traced kernel is up to forty times as long."""
+    """Prove on the assembled code of a traced kernel that its times are complete. A traced kernel is up to forty times as long."""
     for scheme in ("dependent", "exposed"):
         traced = trace(module, TraceOptions(scheme=scheme))
         program = disassemble(assemble(traced.module).data)
@@ -138,13 +138,13 @@ def prove_times(clock: Clock, module: Module) -> None:
 
 
 def forget() -> None:
-    """Empty what remembers texts and instructions from one kernel to the next: else a kernel that is measured again costs nothing."""
+    """Clear the caches of texts and instructions; otherwise a kernel that is measured again costs nothing."""
     for remembering in (build.statements, assembler._assemble, nvdisasm._disassemble, registers.effects):
         remembering.cache_clear()
 
 
 def run_stages(text: str, size: int, clock: Clock, with_proof: bool = True) -> Seconds:
-    """Return the seconds of each stage for one kernel: of those that are measured at its size."""
+    """Return the seconds of each stage that is measured at the kernel's size."""
     forget()
     quick = size in QUICK_SIZES
     if quick or (size in PROVED and with_proof):
@@ -160,7 +160,7 @@ def run_stages(text: str, size: int, clock: Clock, with_proof: bool = True) -> S
 
 
 def probe(clock: Clock, module: Module, with_llvm: bool) -> None:
-    """What instruments a kernel, and what makes it run on the emulator."""
+    """Instrument a kernel, and compile it for the emulator."""
     for scheme in ("dependent", "exposed"):
         clock(f"trace, {scheme}", partial(trace, module, TraceOptions(scheme=scheme)))
     clock("count", lambda: count(module, load("h200")))
@@ -190,7 +190,7 @@ def run_case(family: str, options: argparse.Namespace) -> list[Row]:
 
 
 def row_of(family: str, stage: str, seconds: dict[int, float], left_out: Sequence[int] = ()) -> Row:
-    """By how much a stage takes longer per instruction at the largest size."""
+    """Return how much longer a stage takes per instruction at the largest size."""
     each = {size: found / size * 1e6 for size, found in seconds.items()}
     smallest, largest = min(each), max(each)
     ratio = round(each[largest] / max(each[smallest], 1e-3), 2)

@@ -33,7 +33,7 @@ def _kernel(lines: list[str], before: str = "") -> str:
 
 
 def _until(instructions: int, group: Callable[[int], list[str]]) -> list[str]:
-    """Groups of lines until there are so many; `group` makes that of a number."""
+    """Return groups of lines until the number of lines is reached; `group` returns the group of a number."""
     lines: list[str] = []
     for number in count():
         if len(lines) >= instructions:
@@ -43,7 +43,7 @@ def _until(instructions: int, group: Callable[[int], list[str]]) -> list[str]:
 
 
 def straight(instructions: int) -> str:
-    """Arithmetic in one basic block, with an access in sixteen."""
+    """Return arithmetic in one basic block, with one access in sixteen instructions."""
 
     def group(number: int) -> list[str]:
         r = 5 + 16 * number
@@ -55,7 +55,7 @@ def straight(instructions: int) -> str:
 
 
 def accesses(instructions: int) -> str:
-    """Accesses of global and shared memory, and nothing else that counts."""
+    """Return accesses to global and shared memory with hardly any other instruction."""
 
     def group(number: int) -> list[str]:
         r = 5 + 4 * number
@@ -70,7 +70,7 @@ def accesses(instructions: int) -> str:
 
 
 def branches(instructions: int) -> str:
-    """One `if` behind another, half of them around an access, which lanes take apart."""
+    """Return consecutive divergent `if` statements, half of which contain an access."""
 
     def group(number: int) -> list[str]:
         r = 5 + 6 * number
@@ -90,7 +90,7 @@ def branches(instructions: int) -> str:
 
 
 def loops(instructions: int) -> str:
-    """Nests of three loops one behind another, an access in each loop."""
+    """Return consecutive nests of three loops with an access in each loop."""
 
     def group(number: int) -> list[str]:
         r, p = 5 + 8 * number, 4 * number
@@ -130,7 +130,7 @@ def one_loop(instructions: int) -> str:
 
 
 def calls(instructions: int) -> str:
-    """Calls of two functions, one of which accesses memory: as many as are inlined, and those that are left."""
+    """Return calls of two functions, one of which accesses memory: as many as are inlined, and further calls."""
     functions = """.func (.param .b32 back) reads(.param .b64 at)
 {
     .reg .b32 %r<3>;
@@ -161,7 +161,7 @@ def calls(instructions: int) -> str:
 
 
 def tensor(instructions: int) -> str:
-    """Products on tensor cores, each with its loads of matrices from shared memory."""
+    """Return products on tensor cores, each with its matrix loads from shared memory."""
 
     def group(number: int) -> list[str]:
         r, f = 5 + 6 * number, 4 + 4 * (number % 8)

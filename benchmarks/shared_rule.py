@@ -96,7 +96,7 @@ QUICK = ("ld_4", "ld_16", "st_8", "red_add_one", "atom_add_u32")
 
 @dataclass(frozen=True)
 class Setting:
-    """How much is done."""
+    """The amount of work of a run."""
 
     operations: tuple[Operation, ...]
     patterns: tuple[Pattern, ...]
@@ -106,7 +106,7 @@ class Setting:
 
     @property
     def region(self) -> int:
-        """Bytes for each warp: what the widest pattern spans, in whole rows of banks."""
+        """Return the bytes for each warp: the span of the widest pattern, in whole rows of banks."""
         most = max(int(pattern.offsets(op.nbytes).max()) + op.nbytes for pattern in self.patterns for op in self.operations)
         return -(-most // 128) * 128
 
@@ -153,7 +153,7 @@ class Bench:
         return self._tables[nbytes]
 
     def elapsed(self, op: Operation, repeats: int) -> np.ndarray:
-        """float64[patterns]: cycles from the first warp's start to the last one's end."""
+        """Return float64[patterns]: cycles from the first warp's start to the last one's end."""
         chosen, tables = self.chosen, self.tables(op.nbytes)
         blocks = len(chosen.patterns)
         times = self.target.zeros((blocks, WARPS, 2), "u8")
@@ -163,7 +163,7 @@ class Bench:
         return np.asarray(read[..., 1].max(axis=1) - read[..., 0].min(axis=1))
 
     def cycles(self, op: Operation) -> list[float]:
-        """For each pattern: cycles of one access, the median over the rounds."""
+        """Return for each pattern the cycles of one access, the median over the rounds."""
         few, many = self.chosen.repeats
         self.elapsed(op, few)  # fetches the code
         accesses = (many - few) * self.chosen.unroll * WARPS
@@ -171,7 +171,7 @@ class Bench:
         return [statistics.median(values) for values in zip(*rounds, strict=True)]
 
     def once(self, op: Operation) -> None:
-        """Each pattern by one warp, in an instruction of its own."""
+        """Run each pattern by one warp, in a separate instruction."""
         tables = self.tables(op.nbytes)
         self.loaded[f"once_{op.name}"][1, 32, None, self.chosen.region](tables.offsets, tables.masks, VALUE, tables.sink)
 
@@ -181,7 +181,7 @@ Profile = dict[str, dict[str, list[dict[str, float]]]]
 
 
 def profiled(program: str, script_file: Path, options: argparse.Namespace) -> Profile:
-    """What Nsight Compute counts when the script is run with `--once`."""
+    """Return Nsight Compute's counts of a run of the script with `--once`."""
     script = [sys.executable, str(script_file), "--target", options.target, "--once", *(["--quick"] if options.quick else [])]
     found: Profile = {}
     for launch in report(program, [WAVEFRONTS, IDEAL], script, dict(os.environ), options.limit).disassembled:
@@ -197,7 +197,7 @@ def profiled(program: str, script_file: Path, options: argparse.Namespace) -> Pr
 
 @dataclass(frozen=True)
 class Expected:
-    """By the rule of the operation's kind."""
+    """The cycles and wavefronts by the rule of the operation's kind."""
 
     cycles: int
     wavefronts: int
@@ -215,7 +215,7 @@ class Measured:
 
 
 def expected(chip: Chip, op: Operation, pattern: Pattern) -> Expected | None:
-    """What memlane says; None where it claims nothing."""
+    """Return memlane's cycles and wavefronts; None if it makes no claim."""
     if op.kind is None:
         return None
     access_of = (chip, pattern.offsets(op.nbytes).astype(np.uint64), pattern.mask, op.nbytes, op.kind)
@@ -223,13 +223,13 @@ def expected(chip: Chip, op: Operation, pattern: Pattern) -> Expected | None:
 
 
 def agrees(cycles: float, wanted: float) -> bool:
-    """Within what the loop costs: 5 %, or a tenth of a cycle."""
+    """Return whether cycles agree within the loop overhead: 5 %, or a tenth of a cycle."""
     return abs(cycles - wanted) <= max(0.05 * wanted, 0.1)
 
 
 def rows(op: Operation, measured: list[Measured], modelled: bool) -> Iterator[Row]:
-    """How many patterns take other than the expected time, and are counted otherwise by the profiler; with the cycles of each, and with
-    the counts of each that differs."""
+    """Yield the number of patterns that differ from the expected time, with the cycles of each, and the number that differ in the
+    profiler's counts, with these counts."""
     cycles = {one.pattern.name: round(one.cycles, 2) for one in measured}
     known = [(one, one.expected) for one in measured if one.expected is not None]
     if not known:
@@ -255,8 +255,10 @@ def table(op: Operation, measured: list[Measured]) -> Iterator[str]:
 
 
 def compared(script: Path, chosen: Setting, options: argparse.Namespace) -> list[Row]:
-    """Rule, clock and profiler side by side for every operation and pattern, printed. With `--once`, as the profiler runs it, only each
-    pattern once and no rows."""
+    """Compare rule, clock and profiler for every operation and pattern, and print the rows.
+
+    With `--once`, which the profiler uses, run each pattern once and return no rows.
+    """
     bench = Bench(options.target, chosen)
     if options.once:
         for op in chosen.operations:
@@ -284,7 +286,7 @@ def compared(script: Path, chosen: Setting, options: argparse.Namespace) -> list
 
 
 def arguments(text: str | None) -> argparse.ArgumentParser:
-    """Of a script that calls `compared`."""
+    """Return the argument parser of a script that calls `compared`."""
     made = parser(text)
     made.set_defaults(limit=90.0)
     made.add_argument("--once", action="store_true", help=argparse.SUPPRESS)

@@ -122,7 +122,7 @@ class Traced:
 
 
 def collect(records: int, folder: Path) -> dict[str, float]:
-    """From the buffer to the record file."""
+    """Write the records in the buffer to a record file, and return the seconds of each part."""
     traced = Traced(records)
     buffer = np.fromfile(folder / "buffer", np.uint8)
     marks = [time.perf_counter()]
@@ -139,7 +139,7 @@ def collect(records: int, folder: Path) -> dict[str, float]:
 
 
 def exported(name: str, folder: Path) -> dict[str, float]:
-    """From the record file to one of another format."""
+    """Export the record file to another format, and return the seconds of each part."""
     began = time.perf_counter()
     trace = load(folder / "trace.parquet")
     loaded = time.perf_counter()
@@ -148,7 +148,7 @@ def exported(name: str, folder: Path) -> dict[str, float]:
 
 
 def step(name: str, records: int, folder: Path) -> dict[str, float]:
-    """Seconds of the parts of one step, its records, bytes written and GB of memory."""
+    """Run one step; return the seconds of its parts, its peak memory in GB and the size of its file in MB."""
     seconds = collect(records, folder) if name == "collect" else exported(name, folder)
     written = folder / ("trace.parquet" if name == "collect" else f"trace{exporters[name].suffix}")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -170,7 +170,7 @@ def in_own_process(name: str, records: int, folder: Path) -> dict[str, float]:
 
 
 def run_case(name: str, options: argparse.Namespace) -> list[Row]:
-    """All steps, one after another."""
+    """Run all steps in sequence."""
     records = 40_000 if options.quick else 10_000_000
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as made:
@@ -189,7 +189,7 @@ def run_case(name: str, options: argparse.Namespace) -> list[Row]:
 
 
 def otf2_rows(records: int, folder: Path) -> list[Row]:
-    """How long an access takes in OTF2; nothing where its package is not installed."""
+    """Return the time per record of an export to OTF2; nothing if its package is not installed."""
     if find_spec("otf2") is None:
         return []
     for name in ("buffer", "collect"):

@@ -118,7 +118,7 @@ def fetched(trace_: Trace, name: str) -> float:
 
 
 def waits(options: argparse.Namespace) -> list[Row]:
-    """What was predicted of each kernel, and the numbers beside it."""
+    """Return the prediction for each kernel, with its measured numbers."""
     chain, eight, apart = recorded(CHAIN, options), recorded(EIGHT, options), recorded(EIGHT, options, "dependent")
     far, copied, near = (recorded(ahead(*one), options) for one in ((600, False), (600, True), (50, True)))
     none, fifty, many = (recorded(behind(operations), options) for operations in (0, 50, 600))

@@ -68,7 +68,7 @@ _MOST_COMPARED = 1 << 27
 
 @dataclass(frozen=True)
 class Setting:
-    """How a run exchanges planes."""
+    """The exchange settings of a run."""
 
     transport: str
     k: int
@@ -83,7 +83,7 @@ class Setting:
 
 @dataclass
 class Found:
-    """What was measured of a case on some devices."""
+    """The measurements of a case on some devices."""
 
     us: dict[Setting, float] = field(default_factory=dict)
     steps_per_launch: dict[Setting, int] = field(default_factory=dict)
@@ -115,7 +115,7 @@ def step_us(run: SharedRun, expected_us: float) -> float:
 
 
 def predicted_us(case: Case, target: Target, count: int, setting: Setting, fused: int) -> float:
-    """Return what the model that chooses k says of a setting."""
+    """Return the time of a setting by the model that chooses k, in us."""
     for transport in (setting.transport, ""):
         try:
             return best_exchange(
@@ -194,7 +194,7 @@ DIFFER = "cells that differ from one device"
 
 
 def alone_rows(name: str, case: Case, target: Target) -> Iterator[Row]:
-    """Yield what one device takes, as the model cuts kernels, and with each step a launch, and what the model says of both."""
+    """Yield the times of one device with the model's kernels and with one launch per step, and the model's predictions of both."""
     problem, values = case.problem, case.values()
     run = SharedRun(problem, values, targets=[target])
     us = step_us(run, 50.0)
@@ -240,7 +240,7 @@ def shared_rows(
 
 
 def transport_rows(where: str, transport: str, reach: float | None, found: Found) -> Iterator[Row]:
-    """Yield what the best k gains over an exchange after each step."""
+    """Yield the gain of the best k over an exchange after each step."""
     best, first = found.best(transport=transport), found.best(transport=transport, k=1)
     if best is None or first is None:
         return
@@ -273,7 +273,7 @@ def hidden_rows(where: str, found: Found) -> Iterator[Row]:
 
 
 def model_rows(where: str, case: Case, targets: Sequence[Target], found: Found) -> Iterator[Row]:
-    """Yield what the model's choice loses, and how far its times are off."""
+    """Yield the loss by the model's choice, and the errors of its times."""
     expected = {one: predicted_us(case, targets[0], len(targets), one, found.steps_per_launch[one]) for one in found.us}
     for transport in dict.fromkeys(setting.transport for setting in found.us):
         own = [one for one in found.us if one.transport == transport]

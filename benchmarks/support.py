@@ -197,7 +197,7 @@ _compared_as: dict[tuple[str, str], frozenset[str]] = {}
 
 
 def _names_in_results(row: TableRow) -> frozenset[str]:
-    """What the forms of a row are called in the results."""
+    """Return the names of a row's forms in the results."""
     key = row.manual, row.text
     if key not in _compared_as:
         _compared_as[key] = frozenset(name for one in islice(spell(row), 4096) for name in _case_names().get(one.name, ()))
@@ -338,6 +338,6 @@ def _compared(found: Mapping[str, Any] | None) -> str:
 
 
 def _chapter(section: str) -> str:
-    """`integer-arithmetic-instructions-add` -> `Integer arithmetic`; sections without a chapter by their own name."""
+    """Return the chapter of a section, such as `Integer arithmetic` for `integer-arithmetic-instructions-add`; else the section's name."""
     head = section.partition("-instructions")[0]
     return head.replace("-", " ").capitalize()

@@ -59,7 +59,7 @@ class Bench:
         self.rounds = 1 if quick else ROUNDS
 
     def elapsed_us(self, run: Callable[[], object], times: int = 1) -> float:
-        """The time of one call of `run`, between two events around some; on the emulator a clock of the host, which measures nothing."""
+        """Return the time of one call of `run`, from two events around several calls; on the emulator, a meaningless time of the host."""
 
         def several() -> None:
             for _ in range(times):
@@ -96,7 +96,7 @@ class Bench:
         return self.target.prepared(bound)
 
     def torch(self) -> Any:
-        """PyTorch with a GPU, or None."""
+        """Return PyTorch if it has a GPU, else None."""
         try:
             import torch
         except ImportError:

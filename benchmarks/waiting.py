@@ -63,7 +63,7 @@ class Bench:
             self._environment["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
 
     def seconds(self, store: str, kernel: Kernel | None = None) -> float:
-        """Processor time of the command with a store of that name; RuntimeError where it fails."""
+        """Return the processor time of the command with a cache of this name. Raises RuntimeError if it fails."""
         environment = {**self._environment, "MEMLANE_CACHE_DIR": str(self._folder / store)}
         kernel_name, blocks, threads, keys = kernel or self._kernel
         command = [sys.executable, "-m", "memlane", self._name, str(ROOT / "benchmarks" / "kernels" / "bitonic.cu"), "-k", kernel_name]
@@ -81,7 +81,7 @@ class Bench:
 
 
 def run_case(name: str, options: argparse.Namespace) -> list[Row]:
-    """The first time and again."""
+    """Time the first run and a repeated one."""
     with tempfile.TemporaryDirectory() as made:
         bench = Bench(Path(made), name, options.quick)
         rounds = {when: 1 if options.quick else number for when, number in ROUNDS.items()}

@@ -91,7 +91,7 @@ def triton_module(name: str) -> Module:
 
 
 def matmul(target: Target) -> None:
-    """128 x 128 x 128, by four blocks."""
+    """Run a product of 128 x 128 x 128 in four blocks."""
     random = np.random.default_rng(1)
     a, b = (random.integers(-4, 5, (128, 128)).astype(np.float16) for _ in range(2))
     c = target.zeros((128, 128), np.float32)
@@ -102,7 +102,7 @@ def matmul(target: Target) -> None:
 
 
 def attention(target: Target) -> None:
-    """256 queries and keys of 64 numbers, by four blocks."""
+    """Run attention of 256 queries and keys of 64 numbers in four blocks."""
     q, k, v = np.random.default_rng(2).normal(size=(3, 256, 64)).astype(np.float16)
     scores = q.astype(np.float64) @ k.T.astype(np.float64) / 8
     powers = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -137,7 +137,7 @@ class Bench:
         self.probes[copy.name][1, 32](self.where, self.target.array(pattern.table(copy.nbytes)), np.uint32(pattern.mask))
 
     def cycles(self, one: Product) -> float:
-        """Of one product behind others."""
+        """Return the cycles of one product in a sequence of products."""
         best = []
         for turns in TURNS:
             took = []
@@ -149,7 +149,7 @@ class Bench:
 
 
 def launch_plainly(target: Target, options: argparse.Namespace) -> None:
-    """What is profiled."""
+    """Launch the kernels for the profiler."""
     if options.plain == "bulk":
         loaded, matrix, where = (
             target.load(parse(bulk_text(), "bulk.ptx")),
@@ -189,7 +189,7 @@ def kept(path: Path, seen: dict[str, Seen]) -> None:
 
 
 def read(path: Path) -> dict[str, Seen]:
-    """What was `kept`."""
+    """Return the data that `kept` wrote."""
 
     def pair(stored: list[dict[str, object]]) -> tuple[Profiled, Disassembled]:
         first, second = stored
@@ -204,7 +204,7 @@ def read(path: Path) -> dict[str, Seen]:
 
 
 def product_rows(bench: Bench, seen: Seen) -> Iterator[Row]:
-    """What memlane counts of each form of product beside what the profiler does, and its cycles."""
+    """Compare memlane's counts of each form of product with the profiler's, and return its cycles."""
     module = bench.probes.module
     verdicts = {one.site: one for one in exactness(module, code_of(bench.probes))}
     sites = {site.kernel: site for site in site_table(module).sites if site.kind == "product"}
@@ -227,7 +227,7 @@ def product_rows(bench: Bench, seen: Seen) -> Iterator[Row]:
 
 
 def copy_rows(bench: Bench, seen: Seen) -> Iterator[Row]:
-    """Of each form of `cp.async` the profiler's wavefronts and sectors by pattern, and the hardware's wavefronts of the launch."""
+    """Return for each form of `cp.async` the profiler's wavefronts and sectors by pattern, and the hardware's wavefronts of the launch."""
     copies = bench.copies()
     for form in dict.fromkeys(copy for copy, _ in copies):
         peer: dict[str, float] = {}
@@ -243,7 +243,7 @@ def copy_rows(bench: Bench, seen: Seen) -> Iterator[Row]:
 
 
 def bulk_rows(seen: Seen) -> Iterator[Row]:
-    """Of each form of bulk copy the wavefronts that the profiler has at its instruction, and the words that the banks moved."""
+    """Return for each form of bulk copy the profiler's wavefronts at its instruction, and the words that the banks moved."""
     for one, (whole, by_instruction) in zip(bulk_copies(), seen, strict=True):
         wavefronts = sum(i.metrics.get(WAVEFRONTS, 0.0) for i in by_instruction.instructions)
         peer = {"bytes": float(one.nbytes), "words read": whole.metrics.get(READS, 0.0), "words written": whole.metrics.get(WRITES, 0.0)}
@@ -252,7 +252,7 @@ def bulk_rows(seen: Seen) -> Iterator[Row]:
 
 
 def triton_rows(name: str, options: argparse.Namespace, seen: tuple[Profiled, Disassembled] | None) -> Iterator[Row]:
-    """One kernel of Triton: memlane on the target, on the emulator, and the profiler."""
+    """Compare memlane on the target and on the emulator with the profiler, for one Triton kernel."""
     device, emulator = OnDevice(), Counter()
     for observer, where in ((device, options.target), (emulator, "emulator:h200")):
         _watched(TRITON[name], named_target(where), observer)

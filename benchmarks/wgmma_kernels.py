@@ -63,12 +63,12 @@ class Product:
 
     @property
     def name(self) -> str:
-        """Of its kernel."""
+        """Return the name of its kernel."""
         left = "reg" if self.left is None else self.left.name
         return f"wgmma_n{self.columns}_{self.d}_{self.type}_{left}_{self.right.name}{'_' * bool(self.note)}{self.note}"
 
     def text(self) -> str:
-        """A kernel of one warpgroup: `(out, turns)`; out holds cycles from the first product to the end of the last, for each warp."""
+        """Return a kernel of one warpgroup, `(out, turns)`. `out` gets each warp's cycles from the first product to the end of the last."""
         count = self.columns // (4 if self.d == "f16" else 2)
         d = ", ".join(f"%d{number}" for number in range(count))
         a = "{%a0, %a1, %a2, %a3}" if self.left is None else "%left"
@@ -140,7 +140,7 @@ def products() -> Iterator[Product]:
 
 
 def _odd() -> Iterator[Product]:
-    """Layouts that nobody would choose, to see whether any conflicts."""
+    """Return unusual layouts, to find any conflicts."""
     wide, plain = packed(128), packed(0)
     ways = {
         "far": replace(plain, leading=1024, stride=128),
@@ -187,7 +187,8 @@ class LaneCopy:
         return f"cp_async_{self.cache}_{self.nbytes}{'_masked' * self.masked}"
 
     def text(self) -> str:
-        """A kernel `(in, table, mask)`: by lane where it writes in shared and reads in global memory, and whether; the lanes that copy."""
+        """Return a kernel `(in, table, mask)`. `table`: offsets by lane in shared and global memory, and whether it reads; `mask`: lanes
+        that copy."""
         size = f"{self.nbytes}, %n" if self.masked else f"{self.nbytes}"
         return f"""
 .visible .entry {self.name}(.param .u64 in, .param .u64 table, .param .u32 mask) {{

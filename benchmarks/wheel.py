@@ -112,7 +112,7 @@ class Trial:
         shutil.copytree(examples, folder / "examples")
 
     def run(self, *command: str) -> tuple[str, float]:
-        """What a command prints, and the seconds it takes. Raises RuntimeError with the end of its errors."""
+        """Return the output of a command and its seconds. Raises RuntimeError with the end of its errors."""
         start = time.perf_counter()
         done = subprocess.run(list(command), cwd=self.folder, env=self.environment, capture_output=True, text=True)
         if done.returncode:

@@ -48,11 +48,11 @@ def launch_all(name: str, target_name: str, observer: Observer, quick: bool) -> 
 
 
 def labels(name: str, launches: list[Launch]) -> list[str]:
-    """What the rows of the launches are called: `matmul 0: matmul` in an example, the kernel's name in the corpus."""
+    """Return the names of the launches' rows: `matmul 0: matmul` in an example, the kernel's name in the corpus."""
     titles = [kernel_label(launch.kernel.title) for launch in launches]
     return titles if name in GROUPS else [f"{name} {number}: {title}" for number, title in enumerate(titles)]
 
 
 def cases() -> list[Case]:
-    """All kernels of the corpus."""
+    """Return all kernels of the corpus."""
     return [case for group in GROUPS.values() for case in group.cases]

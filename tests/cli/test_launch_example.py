@@ -36,8 +36,8 @@ def test_the_message_has_a_launch_and_the_one_of_the_source(memlane: Command) ->
     answer = memlane("explain", "particles.cu")
     assert answer.code == 2
     assert answer.err == (
-        "memlane: particles.cu: give a launch of advance(Particle*, int, float), because main() is not run; for example: "
-        "--grid 4 --block 256 --arg 'p:u1[1048576]' --arg 1024:i4 --arg 0.01:f4 "
+        "memlane: particles.cu: give a launch of advance(Particle*, int, float), because memlane does not run the host code of a .cu "
+        "file; for example: --grid 4 --block 256 --arg 'p:u1[1048576]' --arg 1024:i4 --arg 0.01:f4 "
         "(the source launches advance<<<(n + 255) / 256, 256>>>(p, n, 0.01f))\n"
     )
     answer = memlane("explain", "particles.cu", *example(answer.err))
@@ -69,7 +69,8 @@ def test_numbers_of_the_launch_in_the_source_are_taken_from_there(memlane: Comma
     answer = memlane("explain", "k.cu")
     assert answer.err == "memlane: k.cu has several kernels: other, columns; choose one with --kernel\n"
     answer = memlane("explain", "k.cu", "--kernel", "columns")
-    assert f"give a launch of columns<32>(float const*, float*, int, float), because main() is not run; for example: {shape} " in answer.err
+    reason = "because memlane does not run the host code of a .cu file"
+    assert f"give a launch of columns<32>(float const*, float*, int, float), {reason}; for example: {shape} " in answer.err
     assert "--arg 1000:i4 --arg 2.0:f4 (the source launches columns<32><<<" in answer.err
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import runpy
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -93,6 +94,33 @@ def test_a_file_that_was_moved_since_triton_compiled_it_is_named_by_where_it_is(
         module = triton(runpy.run_path(str(file))["seven"], "*fp32")
         assert (module.name, module.sources) == (str(file), {str(file): text})
         assert {one.file for one in site_table(module).sites} == {str(file)}
+
+
+def test_a_copied_script_is_named_by_its_own_name(tmp_path: Path) -> None:
+    """Triton's cache holds the code of the first script, and its line table names that one."""
+    text = "import triton\nimport triton.language as tl\n\n@triton.jit\ndef eight(out):\n    tl.store(out, 8)\n"
+    for name in ("first.py", "second.py"):
+        file = tmp_path / name
+        file.write_text(text)
+        module = triton(runpy.run_path(str(file))["eight"], "*fp32")
+        assert (module.name, module.sources) == (str(file), {str(file): text})
+        assert {one.file for one in site_table(module).sites} == {str(file)}
+
+
+def test_functions_of_a_copied_module_are_named_by_their_own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    helper = "import triton\nimport triton.language as tl\n\n@triton.jit\ndef fetch(at):\n    return tl.load(at)\n"
+    text = "import triton\nimport triton.language as tl\nimport parts\n\n@triton.jit\ndef nine(out):\n"
+    text += "    tl.store(out, parts.fetch(out + 32) + 9)\n"
+    for folder in ("one", "two"):
+        file, part = tmp_path / folder / "main.py", tmp_path / folder / "parts.py"
+        file.parent.mkdir()
+        file.write_text(text)
+        part.write_text(helper)
+        monkeypatch.syspath_prepend(str(file.parent))
+        monkeypatch.delitem(sys.modules, "parts", raising=False)
+        module = triton(runpy.run_path(str(file))["nine"], "*fp32")
+        assert module.sources == {str(file): text, str(part): helper}
+    monkeypatch.delitem(sys.modules, "parts", raising=False)
 
 
 def test_promised_alignment_makes_wide_accesses(target: Target) -> None:

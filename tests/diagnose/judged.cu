@@ -166,3 +166,13 @@ __global__ void product_by_columns(float* out, const float* one, const float* ot
     for (int k = 0; k < depth; k++) sum += one[row * depth + k] * other[k * n + column];
     out[row * n + column] = sum;
 }
+
+// One warp of 32 makes a load in which its lanes use one bank, and the block waits for it.
+__global__ void one_warp_of_a_block(float* out, const float* in) {
+    __shared__ float tile[32 * 32];
+    tile[threadIdx.x] = in[blockIdx.x * blockDim.x + threadIdx.x];
+    __syncthreads();
+    if (threadIdx.x < 32) tile[threadIdx.x] = tile[threadIdx.x * 32];
+    __syncthreads();
+    out[blockIdx.x * blockDim.x + threadIdx.x] = tile[threadIdx.x % 32];
+}

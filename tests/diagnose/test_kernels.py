@@ -186,3 +186,14 @@ def test_waiting_for_a_line_on_its_way_is_not_saved_by_shared_memory(target: Tar
     one, other, out = target.zeros((128, 128)), target.zeros((128, 128)), target.zeros((128, 128))
     found = said(kernels, "product_by_columns", (4, 4), (32, 32), out, one, other, 128, 128)
     assert found[0].rule == "uncoalesced-global"
+
+
+def test_a_conflict_of_one_warp_holds_up_its_block(target: Target, kernels: LoadedModule) -> None:
+    """A warp loses 31 cycles or more of about 2,000, and 31 warps wait for it: more than 1 %, but less than 0.1 % if nobody waited."""
+    found = said(kernels, "one_warp_of_a_block", (4,), (1024,), target.zeros(4096), target.zeros(4096))
+    (one,) = (one for one in found if one.rule == "bank-conflict")
+    assert "tile[threadIdx.x * 32]" in one.source
+    assert one.cost_share is not None
+    assert one.cost_share > 0.005
+    assert one.cost_low < 0.001 * one.cost_cycles / one.cost_share
+    assert "4 of the 128 warps in these blocks make the access" in one.method

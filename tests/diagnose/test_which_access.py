@@ -11,6 +11,7 @@ from rich.console import Console
 
 from memlane.compile import cuda
 from memlane.diagnose import Finding, explain
+from memlane.instrument.sites import site_table
 from memlane.launch import Target
 from memlane.measure import trace
 from memlane.report.findings import render_worst
@@ -114,3 +115,36 @@ def test_the_table_of_a_sine_is_not_an_array_of_the_user(target: Target) -> None
     tables = [site for site in made.sites if site.is_of_compiler]
     assert {site.array for site in tables} >= {"__cudart_sin_cos_coeffs"}
     assert [str(one) for one in explain(made) if set(one.arrays) - {"out", "x"}] == []
+
+
+STRUCTURES = """\
+struct Inner { const float* from; int stride; };
+struct Problem { float* out; char kind; const float* in; int n; Inner inner; float3 scale; const float* tables[3]; };
+__global__ void members(Problem p, const float* weights) {
+    int i = threadIdx.x;
+    p.out[i] = p.in[32 * i] + p.inner.from[i] * weights[i] + p.tables[1][32 * i];
+}
+__global__ void chosen(Problem p, int n) { p.out[threadIdx.x] = p.tables[n % 3][32 * threadIdx.x]; }
+template <class T> struct Box { T* out; const T* in; };
+__global__ void boxed(Box<float> b) { b.out[threadIdx.x] = b.in[32 * threadIdx.x]; }
+"""
+
+
+def test_members_of_a_structure_are_arrays_of_their_own(target: Target) -> None:
+    """The offsets by hand: 0, 8 (kind), 16, 24, 32 and 40, 48 (three floats), 64 to 87."""
+    arrays = [target.zeros(1024) for _ in range(6)]
+    addresses = np.array([one.address for one in arrays], np.uint64)
+    packed = np.zeros(88, np.uint8)
+    for offset, address in zip((0, 16, 32, 64, 72, 80), addresses, strict=True):
+        packed[offset : offset + 8] = np.frombuffer(address.tobytes(), np.uint8)
+    kernels = target.load(cuda(STRUCTURES, name="members.cu"))
+    found = explain(trace(kernels["members"][1, 32], packed.tobytes(), target.zeros(32), counts=True))
+    apart = [one for one in found if one.rule == "uncoalesced-global"]
+    assert {name for one in apart for name in one.arrays} == {"p.in", "p.tables[1]"}
+    assert all("p.inner.from" not in str(one) for one in apart)
+
+
+@pytest.mark.parametrize(("kernel", "arrays"), [("chosen", {"p"}), ("boxed", {"b"})])
+def test_a_member_that_cannot_be_named_is_told_by_its_argument(kernel: str, arrays: set[str]) -> None:
+    sites = site_table(cuda(STRUCTURES, name="members.cu")).sites
+    assert {one.array for one in sites if kernel in one.kernel} <= arrays | {"p.out", ""}

@@ -46,6 +46,17 @@ def test_lanes_out_of_bounds_are_left_out_and_the_others_go_on(threads: int) -> 
     assert before.numpy().tolist() == [7] * 64
 
 
+def test_a_race_past_the_end_of_an_array_names_that_array() -> None:
+    """All threads store to the first element of the second array, through the pointer of the first."""
+    target = emulator()
+    first, second = target.zeros(100, np.float32), target.zeros(100, np.float32)
+    distance = second.address - first.address
+    body = f"mov.u32 %r0, %ctaid.x; add.u64 %rd0, %out, {distance}; st.global.u32 [%rd0], %r0; ret;"
+    report = only(ptx(body, first, second, target=target, threads=1, blocks=2))
+    assert report.kind == "data race"
+    assert f", {distance - 400:,} bytes past the end of the 400-byte allocation at {first.address:#x}, argument 1 (f4[100])" in str(report)
+
+
 def test_a_load_that_is_left_out_gives_zero() -> None:
     target = emulator()
     out, short = target.zeros(32, np.uint64), target.array(np.full(5, 9, np.uint64))

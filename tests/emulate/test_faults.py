@@ -48,19 +48,19 @@ def test_a_store_behind_an_allocation() -> None:
         before=SOURCE,
     )
     assert text.startswith("kernel k, store.cu:17: block (0, 0, 0), thread (0, 1, 0) wrote 4 bytes at 0x")
-    assert text.endswith("(st.global.u32), 20 bytes past the end of the 4096-byte allocation at OUT")
+    assert text.endswith("(st.global.u32), 20 bytes past the end of the 4096-byte allocation at OUT, argument 1 (u1[4096])")
 
 
 def test_a_load_before_an_allocation() -> None:
     text = launch("ld.global.nc.f32 %f1, [%out+-8]; st.global.f32 [%out], %f1; ret;", before=SOURCE)
     assert "test.ptx:" in text
     assert "block (0, 0, 0), thread (0, 0, 0) read 4 bytes at 0x" in text
-    assert text.endswith("(ld.global.nc.f32), 8 bytes before the 4096-byte allocation at OUT")
+    assert text.endswith("(ld.global.nc.f32), 8 bytes before the 4096-byte allocation at OUT, argument 1 (u1[4096])")
 
 
 def test_an_access_that_reaches_beyond_its_allocation() -> None:
     assert launch("ld.global.u64 %rd1, [%out]; st.global.u64 [%out], %rd1; ret;", nbytes=4).endswith(
-        "extending past the end of the 4-byte allocation at OUT"
+        "extending past the end of the 4-byte allocation at OUT, argument 1 (u1[4])"
     )
 
 
@@ -270,3 +270,26 @@ def test_an_access_is_told_by_the_user_s_array_and_not_by_a_variable_of_a_trace(
     kernel = target.load(parse(program(f"add.u64 %rd0, %out, {distance}; st.global.f32 [%rd0], 1.0; ret;"), "test.ptx"))["k"]
     with pytest.raises(BadAccess, match=f"{distance - 4096:,} bytes past the end of the 4096-byte allocation at {out.address:#x}"):
         kernel[1, 32](out)
+
+
+def test_an_address_near_another_array_is_told_by_the_array_it_is_computed_from() -> None:
+    """The addresses lie 64 bytes before the second array, and thousands of bytes past the end of the first."""
+    target = emulator()
+    first, second = target.zeros(100, np.float32), target.zeros(100, np.float32)
+    distance = second.address - 64 - first.address
+    text = f"add.u64 %rd0, %out, {distance}; ld.global.f32 %f0, [%rd0]; st.global.f32 [%rd61], %f0; ret;"
+    source = program(f"ld.param.u64 %rd61, [other];\n{text}", params=".param .u64 out, .param .u64 other")
+    kernel = target.load(parse(source, "test.ptx"))["k"]
+    with pytest.raises(BadAccess, match=f"{distance - 400:,} bytes past the end of the 400-byte allocation at {first.address:#x}"):
+        kernel[1, 32](first, second)
+
+
+def test_an_address_near_another_array_is_told_by_the_member_it_is_computed_from() -> None:
+    target = emulator()
+    first, second = target.zeros(100, np.float32), target.zeros(100, np.float32)
+    distance = second.address - 64 - first.address
+    body = f"ld.param.u64 %rd60, [pair+8]; add.u64 %rd0, %rd60, {distance}; st.global.f32 [%rd0], 1.0; ret;"
+    kernel = target.load(parse(program(body, params=".param .u64 out, .param .align 8 .b8 pair[16]"), "test.ptx"))["k"]
+    pair = np.array([second.address, first.address], np.uint64)
+    with pytest.raises(BadAccess, match=f"{distance - 400:,} bytes past the end of the 400-byte allocation at {first.address:#x}"):
+        kernel[1, 32](second, pair.view([("a", "u8"), ("b", "u8")])[0])

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from memlane.instrument import SCHEMES, buffer_layout
-from memlane.instrument.origins import origins_of
 from memlane.instrument.repeats import repeating
 from memlane.ptx import parse
+from memlane.ptx.origins import origins_of
 from tests.emulate.carries import FIELDS, answers, inputs, module
 from tests.instrument.running import Run
 

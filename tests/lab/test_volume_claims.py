@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import runpy
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ import pytest
 from memlane.lab import Machine, Result, profiler
 from memlane.lab.figures import Lines, Panels
 from memlane.lab.volume import reference
-from memlane.lab.volume.claims import Claim, claims
+from memlane.lab.volume.claims import PAIR, Claim, claims
 from memlane.lab.volume.correlation import pearson, ranks, spearman
 from memlane.lab.volume.frames import Frames, Measured
 from memlane.lab.volume.hits import HITS, MISSES, Hits, counted_hit_rates, hits_of
@@ -124,6 +125,18 @@ def test_what_one_shape_alone_makes_of_a_correlation_shows() -> None:
     rest = np.corrcoef([9, 10, 10, 9, 9.5, 10, 10.5], [100, 120, 100, 120, 100, 120, 100])[0, 1]
     assert row.peer["least without a shape"] == pytest.approx(rest, abs=1e-3)
     assert row.peer["most without a shape"] > 0.9
+
+
+def test_the_committed_result_and_its_page_have_the_claims_in_the_words_of_the_lab() -> None:
+    made = claims(frames(RISING, RISING, RISING, RISING), dict.fromkeys(PAIR, along([100.0] * 20, 1)))
+    root = Path(__file__).parents[2]
+    document = json.loads((root / "benchmarks" / "results" / "h200" / "volume.json").read_text())
+    committed = [row["case"] for row in document["rows"] if row["metric"] == "found in 2012"]
+    assert committed == [f"fig. {one.figure}: {one.found}" for one in made]
+    page = (root / "docs" / "volume.md").read_text()
+    assert all(f"| fig. {one.figure} | {one.found} |" in page for one in made)
+    assert "stamps that" not in page
+    assert "stamps that" not in json.dumps(document)
 
 
 def test_what_is_not_known_is_said_with_the_reason() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -78,6 +80,19 @@ def test_an_ambiguous_name_lists_those_that_answer(kernels: LoadedModule) -> Non
     with pytest.raises(BadLaunch) as raised:
         kernels["red"]
     assert str(raised.value) == "several kernels of k.cu match 'red': red<256>, red<512>; use the full name"
+
+
+def test_of_many_instantiations_one_is_listed_for_each_template() -> None:
+    """So that no template is missing from the list because another one has many instantiations."""
+    names = [f"_Z{len(name)}{name}ILi{n}EEvPi" for name in ("red", "scan", "sort") for n in (1024, 128, 64, 32, 256, 512)] + ["_Z4copyPi"]
+    entries = "\n".join(f".visible .entry {name}() {{ ret; }}" for name in names)
+    module = parse(f".version 8.0\n.target sm_90\n.address_size 64\n{entries}\n", "k.ptx")
+    listed = ", ".join(f"{name}<32> (1 of 6 with this name)" for name in ("red", "scan", "sort"))
+    with pytest.raises(BadLaunch, match=rf"^no kernel 'blue' in k\.ptx; it has: {re.escape(listed)}, copy$"):
+        find_kernel(module, "blue")
+    with pytest.raises(BadLaunch, match=r": scan<32>, scan<64>, scan<128>, scan<256>, scan<512>, scan<1024>; use the full name$"):
+        find_kernel(module, "scan")
+    assert find_kernel(module, "scan<32>").name == names[9]
 
 
 def test_of_many_kernels_the_first_are_listed_and_the_others_counted() -> None:

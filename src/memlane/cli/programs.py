@@ -244,7 +244,7 @@ def run_kernel(
         kernel = loaded[options.kernel or _only_kernel(path, loaded)]
         if not (options.grid or options.block or options.arguments):
             example = launch_example.launch_example(kernel)
-            reason = "" if path.suffix == ".ptx" else ", because main() is not run"
+            reason = "" if path.suffix == ".ptx" else ", because memlane does not run the host code of a .cu file"
             raise CommandError(f"{path}: give a launch of {kernel.title.removeprefix('void ')}{reason}; for example: {example}")
         grid, block = specs.parse_extent("--grid", options.grid), specs.parse_extent("--block", options.block)
         cluster = specs.parse_extent("--cluster", options.cluster) if options.cluster else None

@@ -18,6 +18,7 @@ from memlane.cli.stream import for_a_document
 from memlane.cli.terminal import show, show_json
 from memlane.errors import CommandError
 from memlane.network import names as network_names
+from memlane.number_format import plural
 
 if TYPE_CHECKING:
     from memlane import report, stencils, timeloop
@@ -33,7 +34,10 @@ else:
     timeloop = later("memlane.timeloop")
 
 _MACHINE, _PROBLEM = "Machine", "Problem"
-_MOST_NUMBERS = 4096
+_MOST = {"--devices": 4096, "--steps-per-exchange": 64, "--axes": 3}
+"""Maximum number in a list, by option."""
+_EXTENTS = {1: "1048576", 2: "4096x4096", 3: "256x256x256"}
+"""Example of a shape, by its number of axes."""
 
 
 _Rule = Annotated[
@@ -181,6 +185,7 @@ def plan(
         given, (most, single) = _boundary(boundary), _types(dtype)
         with for_a_document(as_json):
             rules = _rules(rule)
+        _check_extents(rules[0], extents, shape)
         found = scaling.plan_scaling(
             _Rules(rules), stencils.Grid(tuple(extents), most, given), _numbers("--devices", devices),
             _numbers("--steps-per-exchange", steps_per_exchange), chip=chip, network=network, model=model, transport=transport,
@@ -203,18 +208,30 @@ class _Rules:
 
 
 def _numbers(option: str, text: str, between: str = ",") -> list[int]:
-    """Return the numbers of a list such as `1,2,4-8`, in the order given."""
+    """Return the numbers of a list such as `1,2,4-8`, in the order given. Raises CommandError for anything else, and for numbers outside
+    the range of the option."""
     found: list[int] = []
+    most, example = _MOST.get(option), _EXTENTS[3] if option == "--shape" else "1,2" if option == "--axes" else "1,2,4 or 1-8"
     for part in text.lower().split(between):
         first, dash, last = (one.strip() for one in part.partition("-"))
         if not _is_number(first) or (dash and not _is_number(last)):
-            example = "256x256x256" if option == "--shape" else "1,2,4 or 1-8"
             raise CommandError(f"{option} {text}: {part.strip() or 'an empty entry'} is not a whole number; write {example}")
         low, high = int(first), int(last or first)
-        if high < low or high - low >= _MOST_NUMBERS:
-            raise CommandError(f"{option} {text}: {part.strip()} is an empty or too large range; write the smaller number first")
+        if high < low:
+            raise CommandError(f"{option} {text}: {part.strip()} is an empty range; write the smaller number first, as in {last}-{first}")
+        if low < 1 or (most is not None and high > most):
+            bounds = "of 1 or more" if most is None else f"from 1 to {most:,}"
+            raise CommandError(f"{option} {text}: write whole numbers {bounds}, such as {example}")
         found += range(low, high + 1)
     return found
+
+
+def _check_extents(rule: Rule, extents: list[int], shape: str) -> None:
+    """Raise CommandError if a grid of these extents has another number of axes than a rule. `shape`: the extents as written."""
+    axes = rule.dimensions
+    if len(extents) != axes:
+        needed = f"{rule.name} has {plural(axes, 'dimension')}; write {plural(axes, 'extent')}"
+        raise CommandError(f"--shape {shape}: {needed}, such as {_EXTENTS[axes]}")
 
 
 def _is_number(text: str) -> bool:

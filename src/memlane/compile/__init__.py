@@ -45,7 +45,7 @@ from memlane.compile.longer_rows import DeclaredArray, declared_array
 from memlane.compile.module import cuda
 from memlane.compile.numba_frontend import numba
 from memlane.compile.parameter_names import parameter_names, parameter_types
-from memlane.compile.structures import Member, structure_members, type_aliases
+from memlane.compile.structures import Member, pointer_members, structure_members, type_aliases
 from memlane.compile.triton_frontend import triton
 
 __all__ = [
@@ -65,6 +65,7 @@ __all__ = [
     "numba",
     "parameter_names",
     "parameter_types",
+    "pointer_members",
     "ptx_module",
     "structure_members",
     "triton",

@@ -16,6 +16,7 @@ from memlane.compile.tokens import Token, directive, tokenize
 from memlane.errors import CompileError
 
 _FILE = re.compile(r'^(\s*\.file\s+\d+\s+")([^"]*)(")', re.MULTILINE)
+_LOCATION = re.compile(r"^\s*\.loc\s+(\d+)\s", re.MULTILINE)
 _BUILTIN = "__nv_nvrtc_builtin_header.h"
 """The compiler's name for its built-in header."""
 _INCLUDE = re.compile(r'(?P<open>[<"])(?P<name>[^>"]+)[>"]')
@@ -101,6 +102,13 @@ def display(path: Path) -> str:
 def file_names(ptx: str) -> set[str]:
     """Return the file names in the line table of PTX text."""
     return {found[2] for found in _FILE.finditer(ptx)}
+
+
+def first_located_file(ptx: str) -> str:
+    """Return the file of the first source line in PTX text, which for a single kernel is the file of the kernel; empty if it has none."""
+    located = _LOCATION.search(ptx)
+    names = {found[1].split()[1]: found[2] for found in _FILE.finditer(ptx)}
+    return names.get(located[1], "") if located else ""
 
 
 def with_file_names(ptx: str, name_of: Callable[[str], str]) -> str:

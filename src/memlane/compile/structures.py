@@ -17,6 +17,19 @@ _IGNORED = frozenset(
 _NO_MEMBER = frozenset({"static", "using", "typedef", "friend", "enum", "template", "constexpr"})
 _LONGEST_ALIAS = 12
 """Maximum tokens in the definition of an alias, including its `;`."""
+_DEEPEST, _MOST_MEMBERS = 4, 256
+"""Maximum nesting of structures, and maximum number of members, whose layout is computed."""
+_SCALAR_BYTES = {
+    "bool": 1, "char": 1, "signed char": 1, "unsigned char": 1, "int8_t": 1, "uint8_t": 1,
+    "short": 2, "unsigned short": 2, "int16_t": 2, "uint16_t": 2, "__half": 2, "half": 2, "__nv_bfloat16": 2, "nv_bfloat16": 2,
+    "int": 4, "unsigned int": 4, "unsigned": 4, "uint": 4, "int32_t": 4, "uint32_t": 4, "float": 4,
+    "long": 8, "unsigned long": 8, "long long": 8, "unsigned long long": 8, "int64_t": 8, "uint64_t": 8, "size_t": 8, "double": 8,
+}  # fmt: skip
+_VECTOR_ELEMENTS = {
+    "char": "char", "uchar": "char", "short": "short", "ushort": "short", "int": "int", "uint": "int", "float": "float",
+    "long": "long", "ulong": "long", "longlong": "long", "ulonglong": "long", "double": "double",
+}  # fmt: skip
+"""Vector type of CUDA C++ without its number of elements -> type of an element."""
 _CLOSING = {"{": "}", "(": ")", "[": "]"}
 
 
@@ -24,6 +37,7 @@ _CLOSING = {"{": "}", "(": ")", "[": "]"}
 class Member:
     """A member of a structure, or an array of `count` elements."""
 
+    name: str
     type: str
     """The type without `const` and similar qualifiers; for a pointer, the type it points to."""
     is_pointer: bool
@@ -36,6 +50,55 @@ def structure_members(texts: Iterable[str], name: str) -> list[Member] | None:
         if name in text and (body := dict(_bodies(_plain(text))).get(name)) is not None:
             return _members(body)
     return None
+
+
+@dataclass(frozen=True)
+class PointerMembers:
+    """The pointers of a structure, with its size and alignment in bytes."""
+
+    names: Mapping[int, str]
+    """Offset in bytes -> member as an expression, such as `inner.from` or `tables[1]`."""
+    nbytes: int
+    alignment: int
+
+
+def pointer_members(texts: Sequence[str], name: str, depth: int = _DEEPEST) -> PointerMembers | None:
+    """Return where the pointers of a structure are; None if a member's size is unknown. `depth`: maximum nesting."""
+    declared = structure_members(texts, name) if depth else None
+    if not declared or sum(one.count for one in declared) > _MOST_MEMBERS:
+        return None
+    aliases = type_aliases(texts)
+    names: dict[int, str] = {}
+    size, widest = 0, 1
+    for member in declared:
+        kind = aliases.get(member.type, member.type)
+        inner = PointerMembers({0: ""}, 8, 8) if member.is_pointer else _scalar(kind) or pointer_members(texts, _last(kind), depth - 1)
+        if inner is None:
+            return None
+        size = -(-size // inner.alignment) * inner.alignment
+        for number in range(member.count):
+            element = f"{member.name}[{number}]" if member.count > 1 else member.name
+            names |= {size + offset: f"{element}.{one}" if one else element for offset, one in inner.names.items()}
+            size += inner.nbytes
+        widest = max(widest, inner.alignment)
+    return PointerMembers(names, -(-size // widest) * widest, widest)
+
+
+def _scalar(kind: str) -> PointerMembers | None:
+    """Return the size and alignment of a scalar or vector type without pointers; None for any other type."""
+    nbytes = _SCALAR_BYTES.get(kind)
+    if nbytes is not None:
+        return PointerMembers({}, nbytes, nbytes)
+    element = _SCALAR_BYTES.get(_VECTOR_ELEMENTS.get(kind[:-1], ""))
+    if element is None or kind[-1] not in "1234":
+        return None
+    lanes = int(kind[-1])
+    # A vector of three elements is aligned like one element, and no vector is aligned to more than 16 bytes.
+    return PointerMembers({}, element * lanes, element if lanes == 3 else min(element * lanes, 16))
+
+
+def _last(kind: str) -> str:
+    return kind.rpartition("::")[2]
 
 
 def type_aliases(texts: Iterable[str]) -> Mapping[str, str]:
@@ -140,5 +203,6 @@ def _of_declaration(texts: Sequence[str]) -> list[Member] | None:
         count = 1
         for length in lengths:
             count *= int(length)
-        found.append(Member(kind, "*" in part, count))
+        identifiers = words[-1:] if part is parts[0] else [text for text in part if text.isidentifier()]
+        found.append(Member(identifiers[0] if identifiers else "", kind, "*" in part, count))
     return found

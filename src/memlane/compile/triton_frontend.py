@@ -94,7 +94,15 @@ def triton(
     shared = int(compiled.metadata.shared)
     block = (32 * num_warps, 1, 1)
     convention = Convention(forms, block, scratch_bytes=scratch, shared_bytes=shared, language="Triton", names=tuple(parameters))
-    return module_of(_with_true_lines(compiled.asm["ptx"]), kernel.fn.__code__.co_filename, convention)
+    return module_of(_with_true_lines(compiled.asm["ptx"]), kernel.fn.__code__.co_filename, convention, _files_of_functions(kernel))
+
+
+def _files_of_functions(kernel: Any) -> set[str]:
+    """Return the files of the Triton functions that a kernel can name: those of its module, of its closure, and of modules that it uses."""
+    known = inspect.getclosurevars(kernel.fn)
+    values = [*known.globals.values(), *known.nonlocals.values()]
+    values += [one for module in values if inspect.ismodule(module) for one in vars(module).values()]
+    return {one.fn.__code__.co_filename for one in values if isinstance(one, type(kernel))}
 
 
 def _kernel(function: Any) -> Any:

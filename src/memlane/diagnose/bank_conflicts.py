@@ -23,8 +23,6 @@ from memlane.record import AccessExample, Site, SiteCounts
 
 MIN_RATIO = 1.25
 """Minimum ratio of wavefronts to ideal wavefronts to report."""
-MIN_SHARE = 0.01
-"""Minimum excess as a share of all wavefronts of the kernel; less has no measurable effect."""
 
 _WHOLE = 0.02
 """Largest difference from a whole number at which a ratio is rounded to it."""
@@ -37,10 +35,11 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             continue
         excess = entry.wavefronts - entry.ideal_wavefronts
         ratio = entry.wavefronts / entry.ideal_wavefronts
-        if ratio < MIN_RATIO or excess < MIN_SHARE * evidence.wavefronts or _updates_one_word(entry):
+        if ratio < MIN_RATIO or _updates_one_word(entry):
             continue
         costs = cost.of_wavefronts(evidence, entry)
-        if not cost.is_noticeable(evidence, costs):
+        negligible = cost.is_negligible_share(evidence, costs, excess / max(evidence.wavefronts, 1))
+        if negligible or not cost.is_noticeable(evidence, costs):
             continue
         taken, enough = (per_request(number, entry.requests) for number in (entry.wavefronts, entry.ideal_wavefronts))
         yield Verdict(

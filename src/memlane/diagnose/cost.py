@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from memlane.chip import SECTOR_BYTES, Chip
 from memlane.diagnose.evidence import Evidence, Numbers
@@ -19,6 +20,10 @@ from memlane.record import SiteCounts
 
 MIN_NOTICEABLE = 0.002
 """Minimum upper bound of a measured cost, as a share of the warps' lifetimes, to report."""
+
+MIN_SHARE = 0.01
+"""Minimum excess as a share of all sectors or wavefronts of the kernel to report, unless the measured cost is this share of the warps'
+lifetimes."""
 
 
 @dataclass(frozen=True)
@@ -82,13 +87,14 @@ def of_sectors(evidence: Evidence, counts: SiteCounts) -> Cost:
     share = part * float(np.maximum(net - nearest_latency(chip, net), 0.0).mean())
     quickest = float(nearest_latency(chip, np.percentile(net, [10]))[0])
     cycles = max(busy, share)
-    return Cost(
+    alone = Cost(
         cycles,
         min(busy, share),
         max(cycles, part * max(0.0, float(net.mean()) - quickest)),
         f"the excess sectors' share of the time above the latency of the nearest memory level, but at least {each:.2g} cycles for each "
         "excess sector, the rate of device memory; upper bound: their share of the time above the fastest tenth of the accesses",
     )
+    return _with_waiting_warps(evidence, counts, alone)
 
 
 def of_wavefronts(evidence: Evidence, counts: SiteCounts) -> Cost:
@@ -106,13 +112,76 @@ def of_wavefronts(evidence: Evidence, counts: SiteCounts) -> Cost:
     modelled = min(mean, latency + (least - 1) + queue * left)
     cycles = max((mean - modelled) * requests, float(excess))
     high = max((mean - min(mean, latency + least - 1)) * requests, cycles)
-    return Cost(
+    alone = Cost(
         cycles,
         float(excess),
         high,
         f"mean of {plural(round(mean), 'cycle')} minus the {modelled:.0f} modelled without conflicts (latency {latency:.0f} with the "
         "fewest wavefronts, and a correspondingly shorter wait for other warps)",
     )
+    return _with_waiting_warps(evidence, counts, alone)
+
+
+def _with_waiting_warps(evidence: Evidence, counts: SiteCounts, alone: Cost) -> Cost:
+    """Return the cost of an access including the other warps of its blocks, which may wait for the warps that make it.
+
+    If one warp of 32 makes an access between two barriers, each cycle that it loses costs 32 warp cycles.
+    """
+    waiting = _waiting_warps(evidence, counts) if alone.high else None
+    if waiting is None or alone.high is None:
+        return alone
+    making, idle, others = waiting
+    return Cost(
+        alone.cycles * (1 + idle / making),
+        alone.low,
+        alone.high * (1 + others / making),
+        f"{alone.method}; {making} of the {plural(making + others, 'warp')} in these blocks make the access, and an estimated "
+        f"{plural(round(idle), 'warp')} wait meanwhile; upper bound: all others wait",
+    )
+
+
+def _waiting_warps(evidence: Evidence, counts: SiteCounts) -> tuple[int, float, int] | None:
+    """Return how many warps make an access, how many of the same blocks wait meanwhile (an estimate), and how many do not make it.
+
+    A warp may wait if it outlives the last access of its block; it counts with the share of its life in which it has no access in flight.
+    Returns None if all warps make the access, or if the lives of warps are unknown.
+    """
+    rows, lives = evidence.rows, evidence.lives
+    if rows is None or lives is None or not len(lives):
+        return None
+    most = max(int(rows.warp.max()), int(lives["warp"].max())) + 1
+    blocks = max(int(rows.block.max()), int(lives["block"].max())) + 1
+    block_of_row, block_of_life = rows.launch * blocks + rows.block, lives["launch"].astype(np.int64) * blocks + lives["block"]
+    mine = rows.of(evidence.numbers(counts.site))
+    made_in, number = np.unique(block_of_row[mine], return_inverse=True)
+    makers = np.unique(block_of_row[mine] * most + rows.warp[mine])
+    warp_of_life = block_of_life * most + lives["warp"]
+    other = np.isin(block_of_life, made_in) & ~np.isin(warp_of_life, makers)
+    if not other.any():
+        return None
+    last = np.full(len(made_in), np.iinfo(np.int64).min)
+    np.maximum.at(last, number, rows.end[mine])
+    ends, begins = (lives[name][other].astype(np.int64) for name in ("end_cycles", "begin_cycles"))
+    outlives = ends > last[np.searchsorted(made_in, block_of_life[other])]
+    busy = _busy_cycles(block_of_row * most + rows.warp, rows.cycles, warp_of_life[other])
+    idle = np.clip(1 - busy / np.maximum(ends - begins, 1), 0, 1)
+    return len(makers), float(idle[outlives].sum()), int(other.sum())
+
+
+def _busy_cycles(warp: npt.NDArray[np.int64], cycles: Numbers, wanted: npt.NDArray[np.int64]) -> Numbers:
+    """Return the cycles that each wanted warp spends in accesses. `warp`: warp of each row."""
+    known, number = np.unique(warp, return_inverse=True)
+    total = np.bincount(number, cycles, len(known))
+    place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    return np.where(known[place] == wanted, total[place], 0.0)
+
+
+def is_negligible_share(evidence: Evidence, cost: Cost, excess_share: float) -> bool:
+    """Return whether an access causes too small a share of a kernel's excess transactions to matter, and costs too little measured time.
+
+    A few accesses of one warp are a small share of all transactions, but may hold up the whole block.
+    """
+    return excess_share < MIN_SHARE and not (cost.measured and cost.cycles >= MIN_SHARE * evidence.life > 0)
 
 
 def is_noticeable(evidence: Evidence, cost: Cost) -> bool:

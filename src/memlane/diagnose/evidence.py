@@ -55,6 +55,8 @@ class Rows:
     """Number of accesses of the launch that the record represents."""
     complete: npt.NDArray[np.bool_]
     """Whether the end was read after the access had completed."""
+    end: npt.NDArray[np.int64]
+    """Clock of the multiprocessor at the end."""
 
     def of(self, sites: Iterable[int], complete: bool | None = None) -> npt.NDArray[np.bool_]:
         """Return a mask of the records of these sites; `complete` restricts it to complete, or to incomplete, records."""
@@ -353,7 +355,7 @@ def _of_kernel(trace: Trace, kernel: str, columns: Mapping[str, npt.NDArray[Any]
     launches = tuple(launch for launch in trace.launches if launch.kernel == kernel)
     number = _kernel_numbers(trace)[launches[0].id]
     mine = columns["kernel"] == number
-    names = ("site", "launch", "block", "warp", "sm", "lanes", "execution")
+    names = ("site", "launch", "block", "warp", "sm", "lanes", "execution", "end")
     whole = {name: columns[name][mine].astype(np.int64) for name in names}
     rows = Rows(**whole, cycles=columns["cycles"][mine], weight=columns["weight"][mine], complete=columns["complete"][mine])
     lives = trace.warps[np.isin(trace.warps["launch"], [launch.id for launch in launches])]

@@ -65,10 +65,10 @@ def _excess(entry: SiteCounts) -> int | None:
     return entry.excess_sectors
 
 
-def _key(site: Site) -> tuple[str, str, tuple[int, ...]] | tuple[str, int]:
+def _key(site: Site) -> tuple[object, ...]:
     """Return a key that is equal for accesses to the same array, as far as known."""
     if site.argument is not None:
-        return site.kind, site.op, (site.argument,)
+        return site.kind, site.op, (site.argument,), site.array
     return (site.kind, site.op, site.address_parameters) if site.address_parameters else (site.kind, site.instruction)
 
 

@@ -20,8 +20,6 @@ MIN_RATIO = 1.5
 MIN_EXCESS_PER_REQUEST = 1.0
 """Excess sectors per request and block row that alignment explains: a contiguous row that does not start at a sector boundary touches one
 sector more, which is misalignment. A warp may cover several block rows."""
-MIN_SHARE = 0.01
-"""Minimum excess as a share of all sectors of the kernel; less has no measurable effect."""
 SHARED_BY = 2
 """Lanes per sector from which it is the finding `partial-sectors`."""
 MIN_ISOLATED = 0.75
@@ -43,9 +41,10 @@ def is_wasteful(entry: SiteCounts, evidence: Evidence) -> bool:
     excess = entry.sectors - entry.ideal_sectors
     ratio = entry.sectors / entry.ideal_sectors
     edges = MIN_EXCESS_PER_REQUEST * evidence.rows_per_warp(entry.site.nbytes) * entry.requests
-    if ratio < MIN_RATIO or excess <= edges or excess < MIN_SHARE * evidence.sectors or _has_inactive_lanes(entry, evidence):
+    if ratio < MIN_RATIO or excess <= edges or _has_inactive_lanes(entry, evidence):
         return False
-    return cost.is_noticeable(evidence, cost.of_sectors(evidence, entry))
+    costs = cost.of_sectors(evidence, entry)
+    return cost.is_noticeable(evidence, costs) and not cost.is_negligible_share(evidence, costs, excess / max(evidence.sectors, 1))
 
 
 def _has_inactive_lanes(entry: SiteCounts, evidence: Evidence) -> bool:

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from memlane.compile import parameter_names
-from memlane.instrument.origins import Origins, origins_of
+from memlane.compile import parameter_names, parameter_types, pointer_members
 from memlane.instrument.registers import components
 from memlane.instrument.repeats import once_between_barriers, repeating
 from memlane.instrument.waits import is_bulk, space_of, wait_of
@@ -34,6 +33,7 @@ from memlane.ptx import (
     product_bytes,
     registers_read,
 )
+from memlane.ptx.origins import Base, Origins, origins_of
 from memlane.record import Call, Site, Skipped
 
 _BESIDE = {"prefetch": "a prefetch returns nothing", "query": ""}
@@ -187,18 +187,40 @@ class _Arrays:
         arguments = len(function.params) if function.convention is None else len(function.convention.arguments)
         places = pointer_parameters(function.params, function.convention, [True] * arguments) or []
         self._arguments = {place: position for position, place in enumerate(places)}
+        self._members = _pointer_members(module, function) if function.is_entry else {}
 
-    def __call__(self, bases: tuple[int | str, ...]) -> dict[str, Any]:
-        """Return the fields of a site whose address points into these parameters and variables; empty unless there is exactly one."""
-        if len(bases) != 1:
+    def __call__(self, bases: tuple[Base, ...]) -> dict[str, Any]:
+        """Return the fields of a site whose address points into these objects; empty unless there is exactly one, or one structure."""
+        parameters = {base[0] if isinstance(base, tuple) else base for base in bases}
+        if len(parameters) != 1:
             return {}
-        (base,) = bases
+        (base,) = bases if len(bases) == 1 else parameters
+        if isinstance(base, tuple):
+            whole = self((base[0],))
+            member = self._members.get(base, "")
+            return {**whole, "array": f"{whole['array']}.{member}"} if member and whole.get("array") else whole
         if isinstance(base, str):
             return {} if base.startswith(_LOCAL) else {"array": demangle(base).rpartition("::")[2]}
         position = self._arguments.get(base)
         if position is None:
             return {}
         return {"argument": position, "array": self._names[position] if position < len(self._names) else ""}
+
+
+def _pointer_members(module: Module, kernel: Function) -> Mapping[tuple[int, int], str]:
+    """Return the pointers in the structures among a kernel's parameters: (parameter, offset in bytes) -> member, such as `inner.from`.
+
+    Structures whose layout cannot be read from the source, or has another size than the parameter, are left out.
+    """
+    if kernel.convention is not None or all(one.shape is None for one in kernel.params):
+        return {}
+    found: dict[tuple[int, int], str] = {}
+    texts = list(module.sources.values())
+    for position, (one, kind) in enumerate(zip(kernel.params, parameter_types(module, kernel), strict=False)):
+        members = pointer_members(texts, kind.removeprefix("const ").rpartition("::")[2]) if one.shape is not None else None
+        if members is not None and members.nbytes == one.nbytes:
+            found |= {(position, offset): name for offset, name in members.names.items()}
+    return found
 
 
 def _site_or_reason(module: Module, function: Function, index: int, instruction: Instruction, used: bool, number: int) -> Site | str:

@@ -28,10 +28,19 @@ def find_kernel(module: Module, name: str) -> Function:
 
 
 def listed_kernels(module: Module, kernels: Sequence[Function] = ()) -> str:
-    """Return the names by which to ask for these kernels, or for all, with commas; of many only the first, and how many more there are."""
-    kernels = kernels or tuple(module.kernels.values())
-    names = ", ".join(_typed_name(module, kernel) for kernel in kernels[:_MOST_LISTED])
-    return f"{names} and {len(kernels) - _MOST_LISTED} more" if len(kernels) > _MOST_LISTED else names
+    """Return the names by which to ask for these kernels, or for all, separated by commas.
+
+    Of many kernels, only the first are named, followed by the number of others, and only one of several instantiations or overloads.
+    """
+    groups: dict[str, list[str]] = {}
+    for kernel in kernels or module.kernels.values():
+        groups.setdefault(plain_name(kernel.title), []).append(_typed_name(module, kernel))
+    groups = {plain: sorted(names, key=_by_numbers) for plain, names in groups.items()}
+    listed = [name for names in groups.values() for name in names]
+    if len(listed) > _MOST_LISTED and len(groups) > 1:
+        listed = [names[0] if len(names) == 1 else f"{names[0]} (1 of {len(names)} with this name)" for names in groups.values()]
+    text = ", ".join(listed[:_MOST_LISTED])
+    return f"{text} and {len(listed) - _MOST_LISTED} more" if len(listed) > _MOST_LISTED else text
 
 
 def typed_names(module: Module) -> Iterator[str]:
@@ -62,6 +71,11 @@ def _short_names(title: str) -> tuple[str, ...]:
     named = kernel_label(title)
     head, bracket, rest = named.partition("<")
     return plain_name(title), named, head.rsplit("::", 1)[-1] + bracket + rest
+
+
+def _by_numbers(name: str) -> list[tuple[int, str]]:
+    """Return a sort key by which `k<64>` comes before `k<128>`."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def _compact(name: str) -> str:

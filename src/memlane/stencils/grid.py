@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.errors import StencilError
+from memlane.number_format import plural
 from memlane.stencils.language import is_number
 from memlane.stencils.rule import Rule
 
@@ -103,7 +104,10 @@ class Grid:
     def check(self, rule: Rule) -> None:
         """Raise StencilError if a rule does not fit the grid: other dimensions, or a radius wider than the grid."""
         if rule.dimensions != self.dimensions:
-            raise StencilError(f"{rule.name} has {rule.dimensions} dimensions and the grid has {self.dimensions}, with shape {self.shape}")
+            raise StencilError(
+                f"{rule.name} has {rule.dimensions} dimensions and the grid has {self.dimensions}, with shape {self.shape}: give the grid "
+                f"{plural(rule.dimensions, 'extent')}"
+            )
         for axis, (pair, extent) in enumerate(zip(self.conditions, self.shape, strict=True)):
             for condition, reach in zip(pair, (rule.footprint.low[axis], rule.footprint.high[axis]), strict=True):
                 if condition in ("periodic", "reflecting") and reach > extent:

@@ -28,6 +28,7 @@ from memlane.emulate.check.records import (
 )
 from memlane.emulate.layout import CLUSTER_SHIFT, MOST_RANKS, RANK_MASK, WINDOW_BYTES
 from memlane.emulate.lower.kernel import CompiledKernel
+from memlane.emulate.run.aimed_access import aimed_allocations, argument_name, distance_to
 from memlane.emulate.run.device import DeviceState
 from memlane.emulate.run.faults import line_of, position, relative_to
 from memlane.emulate.run.memory import Allocation
@@ -166,8 +167,9 @@ class Findings:
         if freed is not None:
             what = f"{head}, {plural(note.address - freed.low, 'byte')} into an allocation of {plural(freed.nbytes, 'byte')} that was freed"
             return self._make_report("use after free", note, what, "Keep the array alive until the launch has finished.", memory="")
-        neighbour = self._device.memory.neighbour(note.address)
-        if neighbour is None or max(neighbour.low - note.address, note.address - neighbour.high) > WINDOW_BYTES:
+        aimed = aimed_allocations(self._device.memory, self._launch, note.instruction)
+        neighbour = min(aimed, key=lambda one: distance_to(note.address, one), default=self._device.memory.neighbour(note.address))
+        if neighbour is None or distance_to(note.address, neighbour) > WINDOW_BYTES:
             what = f"{head}, which is not near any allocation"
             return self._make_report("out of bounds", note, what, "Pass a pointer to an array of this target.", memory="")
         named = self._argument(neighbour)
@@ -226,7 +228,7 @@ class Findings:
 
     def _unwritten(self, note: _Note) -> Report:
         memory = self._memory(note)
-        what = f"{note.access()} at {_location(note.space, note.address, memory)}, which no thread has written"
+        what = f"{note.access()} at {_location(note.space, note.address, memory)}{self._overrun(note)}, which no thread has written"
         remedy = "Copy data there or clear it before the launch, or write it in the kernel first."
         if note.space != "global":
             remedy = "Write it first; if another thread writes it, put a barrier between the write and the read."
@@ -239,8 +241,8 @@ class Findings:
         where = f"thread {other.thread}" if same_block else _thread(other)
         verb = "read" if note.kind == RACE_WITH_READ else past_tense(note.other_instruction, note.space)
         what = (
-            f"{note.access()} at {_location(note.space, note.address, memory)}, which {where} had {_past_participle(verb)} "
-            f"at {other.place} ({other.op}), and nothing orders the two"
+            f"{note.access()} at {_location(note.space, note.address, memory)}{self._overrun(note)}, "
+            f"which {where} had {_past_participle(verb)} at {other.place} ({other.op}), and nothing orders the two"
         )
         same_warp = same_block and self._warp(note.who) == self._warp(other)
         remedy = "Use an atomic operation, or order them by a __threadfence() and an atomic flag on both sides."
@@ -306,6 +308,15 @@ class Findings:
         distance = note.address - found.low
         return f"{named}+{distance}" if named else f"{plural(distance, 'byte')} into an allocation of {plural(found.nbytes, 'byte')}"
 
+    def _overrun(self, note: _Note) -> str:
+        """Describe where the address lies relative to the array that the access was meant for; empty if it lies in that array."""
+        aimed = aimed_allocations(self._device.memory, self._launch, note.instruction) if note.space == "global" else ()
+        if not aimed or any(one.low <= note.address < one.high for one in aimed):
+            return ""
+        nearest = min(aimed, key=lambda one: distance_to(note.address, one))
+        named = self._argument(nearest)
+        return f", {relative_to(note.address, nearest)}{f', {named}' if named else ''}"
+
     def _variable(self, space: str, address: int) -> str:
         begins = [(start, name) for name, (where, start) in self._compiled.frame.offsets.items() if where == space and start <= address]
         if not begins:
@@ -317,10 +328,7 @@ class Findings:
         """Return a name for an allocation, such as `argument 2 (f4[1024])` or a module variable; empty if it has none."""
         if allocation.label:
             return demangle(allocation.label)
-        for number, argument in enumerate(self._launch.arguments, 1):
-            if argument.memory is not None and allocation.low <= argument.memory[0] < allocation.high:
-                return f"argument {number} ({argument.text})"
-        return ""
+        return argument_name(self._launch, allocation)
 
 
 def _inserted(instruction: Instruction) -> bool:

@@ -37,6 +37,7 @@ from memlane.emulate.layout import (
 )
 from memlane.emulate.lower.kernel import CompiledKernel, segments_of
 from memlane.emulate.lower.variables import STACK_BYTES
+from memlane.emulate.run.aimed_access import aimed_allocations, argument_name, distance_to
 from memlane.emulate.run.device import DeviceState
 from memlane.emulate.run.memory import GUARD, Allocation
 from memlane.emulate.run.tensor_maps import map_trouble, place_trouble
@@ -191,9 +192,10 @@ class _Fault:
                 inner = address - start
                 return self._outside("shared::cluster" if name == "shared" and inner > RANK_MASK else name, inner)
         neighbour = self._likely_allocation(address)
-        if neighbour is None or _distance(address, neighbour) > WINDOW_BYTES:
+        if neighbour is None or distance_to(address, neighbour) > WINDOW_BYTES:
             return "which is not near any allocation"
-        return relative_to(address, neighbour)
+        named = "" if neighbour.label else argument_name(self._launch, neighbour)
+        return f"{relative_to(address, neighbour)}{f', {named}' if named else ''}"
 
     def _dynamic(self) -> str:
         """How much shared memory the launch gave a kernel whose size the launch decides, for the end of a sentence."""
@@ -209,14 +211,17 @@ class _Fault:
     def _likely_allocation(self, address: int) -> Allocation | None:
         """Return the allocation that an out-of-bounds address was most likely meant for; None if there is none.
 
-        This is the adjacent allocation, else the nearest among the kernel's arguments: other neighbours, such as a trace buffer, lie there
-        by chance.
+        This is that of the argument from which the address is computed, else the adjacent allocation, else the nearest among the kernel's
+        arguments: other neighbours, such as a trace buffer, lie there by chance.
         """
+        aimed = aimed_allocations(self._device.memory, self._launch, self.instruction)
+        if aimed:
+            return min(aimed, key=lambda one: distance_to(address, one))
         neighbour = self._device.memory.neighbour(address)
-        if neighbour is not None and _distance(address, neighbour) <= GUARD and not neighbour.label.startswith(_INSERTED_PREFIX):
+        if neighbour is not None and distance_to(address, neighbour) <= GUARD and not neighbour.label.startswith(_INSERTED_PREFIX):
             return neighbour
         given = [self._device.memory.at(one.memory[0]) for one in self._launch.arguments if one.memory is not None]
-        return min((one for one in given if one is not None), key=lambda one: _distance(address, one), default=neighbour)
+        return min((one for one in given if one is not None), key=lambda one: distance_to(address, one), default=neighbour)
 
     # -- clusters ------------------------------------------------------------------------------------------------------------------
 
@@ -368,10 +373,6 @@ def position(number: int, extents: tuple[int, int, int]) -> tuple[int, int, int]
     """Return the coordinates of a block or thread, x fastest."""
     x, y, _ = extents
     return number % x, number // x % y, number // (x * y)
-
-
-def _distance(address: int, allocation: Allocation) -> int:
-    return max(allocation.low - address, address - allocation.high, 0)
 
 
 def relative_to(address: int, allocation: Allocation) -> str:

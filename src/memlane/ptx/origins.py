@@ -8,19 +8,15 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 
-from memlane.ptx import (
-    SCALAR_TYPES,
-    Address,
-    Function,
-    Instruction,
-    Register,
-    Symbol,
-    memory_accesses,
-    registers_in,
-    values_read,
-    values_written,
-)
+from memlane.ptx.access import memory_accesses
+from memlane.ptx.ir import Address, Function, Instruction, Register, Symbol
+from memlane.ptx.registers import registers_in, values_read, values_written
+from memlane.ptx.types import SCALAR_TYPES
 from memlane.walks import components
+
+Base = int | str | tuple[int, int]
+"""Object that an address points into: the position of a pointer parameter, the name of a variable, or for a pointer that is a member of a
+structure, the position of that parameter and the member's offset in bytes."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +28,9 @@ class Origins:
     loads: tuple[int, ...] = ()
     """Indices of the kernel's instructions that load values which the address is computed from. The addresses of these loads are not
     followed."""
-    bases: tuple[int | str, ...] = ()
-    """Objects that the address points into: positions of pointer parameters and names of variables. Offsets such as an index are left out.
-    Nothing is known about a pointer that was loaded from memory."""
+    bases: tuple[Base, ...] = ()
+    """Objects that the address points into. Offsets such as an index are left out. Nothing is known about a pointer that was loaded from
+    memory."""
 
 
 def origins_of(function: Function) -> Mapping[int, Origins]:
@@ -73,7 +69,7 @@ _POINTER_BITS = 64
 
 class _Sources:
     """Def-use chains of a function with two bit sets per register: its values come from (parameters, then loads), and it points into
-    (parameters, then variables)."""
+    (parameters, then variables and members)."""
 
     def __init__(self, function: Function, instructions: tuple[Instruction, ...]) -> None:
         self._parameters = {one.name: position for position, one in enumerate(function.params)}
@@ -83,7 +79,8 @@ class _Sources:
         self._before: dict[str, dict[str, None]] = defaultdict(dict)
         """Registers that a register is computed from, by register."""
         self._params = function.params
-        self._variables: dict[str, int] = {}
+        self._others: dict[str | tuple[int, int], int] = {}
+        """Number of each variable, and of each member of a structure."""
         self._base: dict[str, int] = defaultdict(int)
         """Bits of the arrays whose address a register takes, by register."""
         self._passed: dict[str, dict[str, None]] = defaultdict(dict)
@@ -92,8 +89,8 @@ class _Sources:
             written = values_written(one)
             if written:
                 base, pointers = self._pointer(one)
-                for name in written:
-                    self._base[name] |= base
+                for number, name in enumerate(written):
+                    self._base[name] |= base | self._member(one, number)
                     self._passed[name].update(pointers)
                 bit, read = self._source(one, index)
                 for name in written:
@@ -114,7 +111,9 @@ class _Sources:
         """Return the bits of what an instruction takes the address of, or else the registers from which its result gets a pointer."""
         parameter = _parameter(one, self._parameters)
         if parameter is not None:
-            is_pointer = one.opcode == "mov" or self._params[parameter].shape is not None
+            if one.opcode != "mov" and self._params[parameter].shape is not None:
+                return 0, {}  # a member of a structure
+            is_pointer = one.opcode == "mov"
             scalar = SCALAR_TYPES.get(self._params[parameter].type)
             return (1 << parameter, {}) if is_pointer or (scalar is not None and scalar.bits == _POINTER_BITS) else (0, {})
         if one.form.addresses:
@@ -123,11 +122,19 @@ class _Sources:
         named = (self._bit(operand.name) for operand in operands if isinstance(operand, Symbol))
         return reduce(or_, named, 0), dict.fromkeys(operand.name for operand in operands if isinstance(operand, Register))
 
-    def _bit(self, variable: str) -> int:
-        """Return the bit of a parameter or variable."""
-        if variable in self._parameters:
-            return 1 << self._parameters[variable]
-        return 1 << len(self._parameters) + self._variables.setdefault(variable, len(self._variables))
+    def _member(self, one: Instruction, number: int) -> int:
+        """Return the bit of the member that an instruction loads from a structure into its result of that number; 0 if it loads none."""
+        parameter = _parameter(one, self._parameters)
+        address = one.operand("a")
+        if parameter is None or self._params[parameter].shape is None or not isinstance(address, Address):
+            return 0
+        return self._bit((parameter, address.offset + number * _POINTER_BITS // 8))
+
+    def _bit(self, base: str | tuple[int, int]) -> int:
+        """Return the bit of a parameter, a variable or a member."""
+        if isinstance(base, str) and base in self._parameters:
+            return 1 << self._parameters[base]
+        return 1 << len(self._parameters) + self._others.setdefault(base, len(self._others))
 
     def named_in(self, one: Instruction) -> int:
         """Return the bits of the variables that an access names in its address."""
@@ -142,9 +149,9 @@ class _Sources:
         """Map these registers, and all from which they get a pointer, to the bits of what they point into."""
         return _gathered(names, self._passed, self._base)
 
-    def bases(self, bits: int) -> tuple[int | str, ...]:
-        """Return the parameters and variables of a bit set."""
-        names = [*range(len(self._parameters)), *self._variables]
+    def bases(self, bits: int) -> tuple[Base, ...]:
+        """Return the parameters, variables and members of a bit set."""
+        names = [*range(len(self._parameters)), *self._others]
         return tuple(name for place, name in enumerate(names) if bits >> place & 1)
 
     def origins(self, bits: int) -> Origins:
