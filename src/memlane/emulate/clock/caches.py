@@ -6,7 +6,7 @@
 
 The model
 - Lines of `line_bytes` are divided into sectors of `sector_bytes`; a miss fetches only the requested sectors. Each cache is set
-  associative with exact LRU (`places`): the number of sets is a power of two, with 16 to 31 ways in L1 and on average 12 to 23 in L2, fewer
+  associative with exact LRU (`places`): the number of sets is a power of two, with 16 to 31 ways in L1 and on average 8 to 15 in L2, fewer
   in tiny caches. These are assumptions, since NVIDIA publishes neither; simulators fitted to Volta and later use 48 ways and more in L1.
 - L1 is write-through without write-allocate. A store goes to L2; sectors present in L1 are updated and stay valid. The V100 white paper and
   the Turing tuning guide say that L1 caches stores since Volta, but not which ones allocate: that none does is assumed.
