@@ -168,9 +168,10 @@ def _far_ways(lines: int, sets: int, sample: Level | None) -> npt.NDArray[np.uin
 
 
 def set_numbers(lines: npt.NDArray[np.uint64], sets: int) -> npt.NDArray[np.uint64]:
-    """Return the set of each line, as generated code computes it (`places.Sets`)."""
+    """Return the set of each line in an L2, as generated code computes it (`places.Sets`)."""
     bits = np.uint64(max(1, sets.bit_length() - 1))
-    fold = lines ^ lines >> bits
+    upper = lines >> bits
+    fold = lines ^ upper ^ upper << bits // np.uint64(2)
     return (fold ^ fold >> np.uint64(2) * bits) & np.uint64(sets - 1)
 
 
