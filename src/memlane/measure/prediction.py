@@ -37,8 +37,7 @@ CROWDED_SHARE = 0.7
 FULL_SHARE = 0.9
 """Share of the lines of L2 from which it counts as full."""
 WRITTEN_WEIGHT = 1.15
-"""Share of L2 that a written line takes, relative to a line that is only read. From `what L2 keeps` and `streams` in
-benchmarks/results/h100/predict_calibration.json and h200/predict_calibration.json."""
+"""Share of L2 that a written line takes, relative to a line that is only read; fitted as the sets of L2 are."""
 SHOWN_WAITS = 8
 MOST_CYCLES = 1 << 28
 """Maximum cycles of a launch, or of a sample of its blocks: an eighth of a second on an H200."""

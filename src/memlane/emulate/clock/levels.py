@@ -172,7 +172,7 @@ def set_numbers(lines: npt.NDArray[np.uint64], sets: int) -> npt.NDArray[np.uint
     bits = np.uint64(max(1, sets.bit_length() - 1))
     upper = lines >> bits
     fold = lines ^ upper ^ upper << bits // np.uint64(2)
-    return (fold ^ fold >> np.uint64(2) * bits) & np.uint64(sets - 1)
+    return np.asarray((fold ^ fold >> np.uint64(2) * bits) & np.uint64(sets - 1), np.uint64)
 
 
 def _ages(ways: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
