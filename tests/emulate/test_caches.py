@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from memlane.chip import Chip, load, names
 from memlane.emulate.clock.caches import access_helper
-from memlane.emulate.clock.levels import FAR, TRAFFIC, Caches, Level, l1_bytes
+from memlane.emulate.clock.levels import FAR, TRAFFIC, Caches, Level, l1_bytes, set_numbers
 from memlane.emulate.clock.sectors import ATOMIC, DRAM, L1, L2, LOAD, LOAD_PAST_L1, STORE
 from tests.emulate.machine import callable_of
 
@@ -28,8 +28,8 @@ lane = np.arange(32, dtype=np.uint64)
 class SlowLevel:
     """Sets of {line: {sector: arrival}}, the line used longest ago first."""
 
-    def __init__(self, sets: int, ways: npt.NDArray[np.uint64]) -> None:
-        self.bits, self.sets, self.ways = max(1, sets.bit_length() - 1), sets, ways
+    def __init__(self, sets: int, ways: npt.NDArray[np.uint64], is_far: bool = False) -> None:
+        self.bits, self.sets, self.ways, self.is_far = max(1, sets.bit_length() - 1), sets, ways, is_far
         self.lines: list[dict[int, dict[int, int]]] = [{} for _ in range(sets)]
         self.dirty: set[tuple[int, int]] = set()
         """Lines and sectors that were stored to."""
@@ -38,7 +38,8 @@ class SlowLevel:
         self.written_back = 0
 
     def set_of(self, line: int) -> int:
-        fold = line ^ line >> self.bits
+        upper = line >> self.bits
+        fold = line ^ upper ^ (upper << self.bits // 2 if self.is_far else 0)
         return (fold ^ fold >> 2 * self.bits) % self.sets
 
     def find(self, line: int, allocate: bool) -> dict[int, int] | None:
@@ -61,7 +62,7 @@ class SlowCaches:
     def __init__(self, chip: Chip, fast: Caches) -> None:
         assert fast.l2 is not None
         self.l1 = [SlowLevel(fast.l1.sets, fast.l1.ways) for _ in range(fast.sm_count)]
-        self.l2 = SlowLevel(fast.l2.sets, fast.l2.ways)
+        self.l2 = SlowLevel(fast.l2.sets, fast.l2.ways, is_far=True)
         latency = chip.latency
         self.lines_per_pass = chip.coalescing.lines_per_wavefront
         self.moved: Counter[tuple[str, int]] = Counter()
@@ -252,8 +253,56 @@ def test_levels_use_nearly_all_of_each_chip(name: str) -> None:
         assert 0.94 * nbytes < int(level.ways.sum()) * chip.line_bytes <= nbytes
 
 
-def test_sets_of_l2_are_of_many_sizes_and_as_large_as_the_chip_has_them() -> None:
+def test_sets_of_l2_hold_little_less_than_the_average_and_some_hold_more() -> None:
     level = Level(H200, H200.l2_bytes, is_far=True)
+    mean = level.ways.mean()
     assert int(level.ways.sum()) * H200.line_bytes == pytest.approx(H200.l2_bytes, rel=0.01)
-    assert level.ways.std() / level.ways.mean() == pytest.approx(0.1, abs=0.02)
-    assert level.ways.max() <= 32
+    assert 0.9 * mean - 1 <= level.ways.min() < mean - 0.5
+    assert mean + 2 < level.ways.max() <= 32
+    assert level.ways.max() - mean > 2 * (mean - level.ways.min())
+
+
+def read_columns(caches: Caches, rows: int = 256, lines: int = 96) -> int:
+    """Read columns of a matrix whose rows take 1024 lines; return the number of sectors from DRAM."""
+    assert caches.l2 is not None
+    before = int(caches.l2.records["fetched"][0])
+    for row in range(rows):
+        for first in range(0, lines, 32):
+            run(H200, caches, LOAD_PAST_L1, BASE + 128 * (row * 1024 + first + lane), time=100_000)
+    return int(caches.l2.records["fetched"][0]) - before
+
+
+@pytest.mark.parametrize(("size", "lost"), [(1.1, 0.0), (0.9, 0.5)])
+def test_an_l2_for_a_sample_keeps_columns_that_fit(size: float, lost: float) -> None:
+    """As those of all blocks fit: the lines of a sample need some sets more than others."""
+    rows, lines = 256, 96
+    whole = Caches(H200, sm_count=1)
+    assert read_columns(whole) == rows * lines
+    assert whole.l2 is not None
+    scaled = Level(H200, int(size * rows * lines * 128), is_far=True, sample=whole.l2)
+    caches = Caches(H200, sm_count=1, l2=scaled)
+    read_columns(caches)
+    again = read_columns(caches)
+    assert again == 0 if not lost else again > lost * rows * lines
+
+
+def test_lines_of_an_l2_are_in_the_sets_that_are_computed_for_them() -> None:
+    caches = Caches(H200, sm_count=1)
+    read_columns(caches)
+    assert caches.l2 is not None
+    lines = caches.l2.present
+    wanted = {(BASE // 128 + row * 1024 + line) for row in range(256) for line in range(96)}
+    assert set(lines.tolist()) == wanted
+    held = np.count_nonzero(caches.l2._sets["marks"][0], axis=-1)
+    assert (np.bincount(set_numbers(lines, caches.l2.sets), minlength=caches.l2.sets) == held).all()
+
+
+def test_an_l2_for_a_sample_that_writes_has_more_unequal_sets() -> None:
+    spread = []
+    for kind in (LOAD_PAST_L1, STORE):
+        whole = Caches(H200, sm_count=1)
+        for first in range(0, 32_768, 32):
+            run(H200, whole, kind, BASE + 128 * (first + lane), time=100_000)
+        assert whole.l2 is not None
+        spread.append(Level(H200, 32_768 * 128, is_far=True, sample=whole.l2).ways.std())
+    assert spread[1] > 2 * spread[0]

@@ -273,6 +273,13 @@ class Emulator(Target):
         """
         self.state.empty_caches(l2_bytes)
 
+    def scale_l2(self, l2_bytes: int) -> None:
+        """Empty L2 and set its size for a launch that leaves out blocks (`BlockSample`), until `empty_caches`.
+
+        The lines present now are those of its sample: each set of L2 gets the share that these need of it.
+        """
+        self.state.scale_l2(l2_bytes)
+
     def enable_peer(self, other: Copies) -> None:
         if not isinstance(other, Emulator):
             raise DeviceError(

@@ -32,13 +32,12 @@ SAMPLED_THREADS = 1 << 19
 WINDOWS = 3
 """Minimum number of windows of adjacent waves from which a larger sample takes its blocks."""
 SMALLEST_CACHE = 4096
-CROWDED_SHARE = 0.85
-"""Share of the lines of L2 up to which all data of a launch stays there. Above it, some sets fill up before others."""
+CROWDED_SHARE = 0.7
+"""Share of the lines of L2 up to which all data of a launch stays there: all sets hold as much (`memlane.emulate.clock.levels`)."""
 FULL_SHARE = 0.9
 """Share of the lines of L2 from which it counts as full."""
-WRITTEN_WEIGHT = 1.1
-"""Share of L2 that a written line takes, relative to a line that is only read. From `streams` in
-benchmarks/results/h200/predict_calibration.json: 42 MB that are read stay in L2; 42 MB of which half are written do not."""
+WRITTEN_WEIGHT = 1.15
+"""Share of L2 that a written line takes, relative to a line that is only read; fitted as the sets of L2 are."""
 SHOWN_WAITS = 8
 MOST_CYCLES = 1 << 28
 """Maximum cycles of a launch, or of a sample of its blocks: an eighth of a second on an H200."""
@@ -267,7 +266,7 @@ def _warm(target: Emulator, launch: Launch, sample: BlockSample | None) -> Sampl
         wanted = lines * launch.blocks / sample.blocks
     share, dram = (max(1.0, one / max(1, lines)) for one in (min(_given_lines(launch), wanted), wanted))
     if share * lines * chip.line_bytes > CROWDED_SHARE * kept:
-        target.empty_caches(max(min(SMALLEST_CACHE, kept), int(kept / share)))
+        target.scale_l2(max(min(SMALLEST_CACHE, kept), int(kept / share)))
         _events(target, launch, sample)
     return Sampled(_events(target, launch, sample), dram)
 

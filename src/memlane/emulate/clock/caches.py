@@ -6,7 +6,7 @@
 
 The model
 - Lines of `line_bytes` are divided into sectors of `sector_bytes`; a miss fetches only the requested sectors. Each cache is set
-  associative with exact LRU (`places`): the number of sets is a power of two, with 16 to 31 ways in L1 and on average 12 to 23 in L2, fewer
+  associative with exact LRU (`places`): the number of sets is a power of two, with 16 to 31 ways in L1 and on average 8 to 15 in L2, fewer
   in tiny caches. These are assumptions, since NVIDIA publishes neither; simulators fitted to Volta and later use 48 ways and more in L1.
 - L1 is write-through without write-allocate. A store goes to L2; sectors present in L1 are updated and stay valid. The V100 white paper and
   the Turing tuning guide say that L1 caches stores since Volta, but not which ones allocate: that none does is assumed.
@@ -85,7 +85,7 @@ def _access(rule: Rule, kind: str) -> Helper:
         if kind == LOAD:
             _load(e, rule, lines, l1, l2, time, found)
         else:
-            near, far = lines.sets(l1), lines.sets(l2)
+            near, far = lines.sets(l1), lines.sets(l2, is_far=True)
             with lines.if_many():
                 if kind != LOAD_PAST_L1:
                     near.bring_near(lines.all.get())
@@ -115,7 +115,7 @@ def _access(rule: Rule, kind: str) -> Helper:
 
 def _load(e: Emit, rule: Rule, lines: _Lines, l1: Value, l2: Value, time: Value, found: _Found) -> None:
     """Serve a load: look all lines up in L1 first, then fetch the sectors that L1 lacks from L2."""
-    near, far, missing = lines.sets(l1), lines.sets(l2), e.variable(constant(I32, 0))
+    near, far, missing = lines.sets(l1), lines.sets(l2, is_far=True), e.variable(constant(I32, 0))
     with lines.if_many():
         near.bring_near(lines.all.get())
         far.bring_near(lines.all.get())
@@ -193,9 +193,9 @@ class _Lines:
         """Return a mask of the lanes that touch the line whose first lane is `lane`."""
         return self._e.load(self._e.element(self._lanes, lane, I32), typ=I32)
 
-    def sets(self, level: Value) -> Sets:
-        """Return the sets of the lines in the cache `level`."""
-        return Sets(self._e, self._rule.sectors, level, self._lines)
+    def sets(self, level: Value, is_far: bool = False) -> Sets:
+        """Return the sets of the lines in the cache `level`; `is_far` marks L2."""
+        return Sets(self._e, self._rule.sectors, level, self._lines, is_far)
 
     def if_many(self) -> AbstractContextManager[None]:
         """Execute the block only if the access touches at least `MANY_LINES` lines."""

@@ -72,11 +72,13 @@ LEVEL = np.dtype(
 - `queues` (L2 only) points to the queues of the launch; `delay` is the number of cycles that the last fetch from DRAM waited there.
 - `part_sectors` counts the sectors that partial stores brought in; `part_bytes` the bytes that such stores wrote."""
 
-LEAST_FAR_WAYS, UNEVEN = 12, 0.1
-"""Fewest ways of a set of L2 on average, and the standard deviation over sets as a share of the average.
+LEAST_FAR_WAYS, MEAN_EXCESS = 8, math.sqrt(2 / math.pi)
+"""Fewest ways of a set of L2 on average, and the mean of the absolute value of a standard normal variable."""
+EXCESS_READ, EXCESS_WRITTEN = 0.09, 0.46
+"""Scale of what sets of L2 hold above the least that each holds, as a share of that: for lines that are only read, and written ones.
 
-Fitted to `streams` in benchmarks/results/h200/predict_calibration.json: the share of a buffer slightly larger or smaller than L2 that stays
-in L2."""
+No set holds much less than the average, so lines that are only read all stay up to 0.93 of L2, and above that are lost little by little.
+Fitted to `what L2 keeps`, `streams` and `loops` in benchmarks/results/h100/predict_calibration.json and h200/predict_calibration.json."""
 PAIR_LINES, BLOCK_LINES = 2, 8
 """Neighbouring lines whose atomic operations the same part of L2 executes, and the lines of a block that two parts share.
 
@@ -90,11 +92,14 @@ CACHES = np.dtype([("l1", "u8"), ("l2", "u8"), ("queues", "u8")])
 class Level:
     """`count` equal, empty caches of `nbytes` each; `is_far` marks the L2, whose sets have unequal numbers of ways."""
 
-    def __init__(self, chip: Chip, nbytes: int, count: int = 1, is_far: bool = False) -> None:
+    def __init__(self, chip: Chip, nbytes: int, count: int = 1, is_far: bool = False, sample: Level | None = None) -> None:
+        """Create the caches. `sample`: an L2 with the lines of a sample of a launch's blocks, whose share of the chip's L2 this one is.
+
+        All blocks together touch all sets about equally. A sample does not, so each of its sets is as large as its share of the lines."""
         lines = max(1, nbytes // chip.line_bytes)
         least = LEAST_FAR_WAYS if is_far else LEAST_WAYS
         self.sets = 1 << max(0, (lines // least).bit_length() - 1)
-        self.ways = _ways(lines, self.sets, UNEVEN if is_far else 0.0)
+        self.ways = _far_ways(lines, self.sets, sample) if is_far else np.full(self.sets, lines // self.sets, np.uint64)
         """Ways of each set."""
         shape = (count, int(self.ways.max()), self.sets, line_words(chip.line_bytes // chip.sector_bytes))
         self._sets, self._lines = _zeros(((count, self.sets), SET), (shape, np.dtype(np.uint64)))
@@ -113,6 +118,12 @@ class Level:
     def lines(self) -> int:
         """Return the number of lines present, in all caches together."""
         return int(np.count_nonzero(self._sets["marks"]))
+
+    @property
+    def present(self) -> npt.NDArray[np.uint64]:
+        """Return the numbers of the lines present."""
+        marks = np.moveaxis(self._sets["marks"], -1, 1)[:, : self._lines.shape[1]]
+        return _numbers(self._lines[marks != 0])
 
     @property
     def dirty_share(self) -> float:
@@ -144,14 +155,24 @@ class Level:
             self.records[name] = 0
 
 
-def _ways(lines: int, sets: int, uneven: float) -> npt.NDArray[np.uint64]:
-    """Return the number of ways of each set, `lines / sets` on average with a relative spread of `uneven`; same in every run."""
-    each = lines / sets
-    if not uneven:
-        return np.full(sets, lines // sets, np.uint64)
+def _far_ways(lines: int, sets: int, sample: Level | None) -> npt.NDArray[np.uint64]:
+    """Return the number of ways of each set of an L2 of `lines` lines; same in every run."""
+    each, excess = np.full(sets, lines / sets), EXCESS_READ
+    if sample is not None and sample.lines:
+        each = np.bincount(set_numbers(sample.present, sets), minlength=sets) * (lines / sample.lines)
+        excess += (EXCESS_WRITTEN - EXCESS_READ) * sample.dirty_share
     draw = np.random.default_rng(sets)
-    wanted = each * (1 + uneven * draw.standard_normal(sets)) + draw.random(sets)  # the fraction decides by chance
+    unequal = (1 + excess * np.abs(draw.standard_normal(sets))) / (1 + excess * MEAN_EXCESS)
+    wanted = each * unequal + draw.random(sets)  # the fraction decides by chance
     return np.clip(np.floor(wanted), 1, MOST_WAYS).astype(np.uint64)
+
+
+def set_numbers(lines: npt.NDArray[np.uint64], sets: int) -> npt.NDArray[np.uint64]:
+    """Return the set of each line in an L2, as generated code computes it (`places.Sets`)."""
+    bits = np.uint64(max(1, sets.bit_length() - 1))
+    upper = lines >> bits
+    fold = lines ^ upper ^ upper << bits // np.uint64(2)
+    return np.asarray((fold ^ fold >> np.uint64(2) * bits) & np.uint64(sets - 1), np.uint64)
 
 
 def _ages(ways: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:

@@ -1,6 +1,7 @@
 """Find, insert and evict lines in a cache of the clock layer: sets, ways and LRU replacement.
 
-The set is a hash of the line's number: its upper bits are folded in, so that power-of-two strides spread over the sets. Sets of L2 differ
+The set is a hash of the line's number: its upper bits are folded in, so that power-of-two strides spread over the sets; in L2 into both
+halves of the set's number, so that columns of a matrix that are some lines wide spread over them too. Sets of L2 differ
 in their number of ways, as if lines were spread unevenly over sets of equal size: a launch that touches about as much as L2 holds finds
 part of it there. The least recently used line is evicted.
 """
@@ -42,11 +43,13 @@ def is_at(e: Emit, line: Value, place: Value) -> Value:
 class Sets:
     """Sets of the lines of 32 lanes in a cache, for generated code that looks the lines up."""
 
-    def __init__(self, e: Emit, sectors: int, level: Value, lines: Value) -> None:
+    def __init__(self, e: Emit, sectors: int, level: Value, lines: Value, is_far: bool) -> None:
         self._e, self._sectors, self._level = e, sectors, level
         bits = e.get(level, LEVEL, "set_bits")
         upper = e.lshr(lines, e.splat(bits))
         fold = e.xor(lines, upper)
+        if is_far:
+            fold = e.xor(fold, e.shl(upper, e.splat(e.lshr(bits, constant(I64, 1)))))
         fold = e.xor(fold, e.lshr(fold, e.splat(e.shl(bits, constant(I64, 1)))))
         numbers = e.and_(fold, e.splat(e.get(level, LEVEL, "set_mask")))
         self._marks, self._numbers, self._lines = e.local(vector(I8), 64), e.local(vector(I64), 64), e.local(vector(I64), 64)

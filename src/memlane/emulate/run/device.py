@@ -86,6 +86,10 @@ class DeviceState:
         """Empty L2 before the next launch with a clock, and set its size to `l2_bytes` if given."""
         self._l2 = None if l2_bytes is None else Level(self.chip, l2_bytes, is_far=True)
 
+    def scale_l2(self, l2_bytes: int) -> None:
+        """Empty L2 and set its size. Each set gets its share of the lines present now, which are those of a sample of blocks."""
+        self._l2 = Level(self.chip, l2_bytes, is_far=True, sample=self.l2)
+
     def share_memory(self, other: DeviceState) -> None:
         """Share the memory and the textures of another device from now on."""
         self.memory, self.textures, self.shadows = other.memory, other.textures, other.shadows
