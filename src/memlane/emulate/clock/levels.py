@@ -79,8 +79,9 @@ SET_FACTOR = 0x9E3779B97F4A7C15
 EXCESS_READ, EXCESS_WRITTEN = 0.09, 0.46
 """Scale of what sets of L2 hold above the least that each holds, as a share of that: for lines that are only read, and written ones.
 
-No set holds much less than the average, so lines that are only read all stay up to 0.93 of L2, and above that are lost little by little.
-Fitted to `what L2 keeps`, `streams` and `loops` in benchmarks/results/h100/predict_calibration.json and h200/predict_calibration.json."""
+No set holds much less than the average: lines that are only read all stay up to 0.93 of L2, and above that are lost little by little.
+Fitted to `what L2 keeps` in benchmarks/results/h100/predict_calibration.json, and to `streams` and `loops` there and in
+benchmarks/results/h200/predict_calibration.json."""
 PAIR_LINES, BLOCK_LINES = 2, 8
 """Neighbouring lines whose atomic operations the same part of L2 executes, and the lines of a block that two parts share.
 
