@@ -38,8 +38,10 @@ class SlowLevel:
         self.written_back = 0
 
     def set_of(self, line: int) -> int:
-        upper = line >> self.bits
-        fold = line ^ upper ^ (upper << self.bits // 2 if self.is_far else 0)
+        if self.is_far:
+            product = (line >> self.bits) * 0x9E3779B97F4A7C15 % (1 << 64)
+            return (line ^ product >> 64 - self.bits) % self.sets
+        fold = line ^ line >> self.bits
         return (fold ^ fold >> 2 * self.bits) % self.sets
 
     def find(self, line: int, allocate: bool) -> dict[int, int] | None:

@@ -74,11 +74,14 @@ LEVEL = np.dtype(
 
 LEAST_FAR_WAYS, MEAN_EXCESS = 8, math.sqrt(2 / math.pi)
 """Fewest ways of a set of L2 on average, and the mean of the absolute value of a standard normal variable."""
+SET_FACTOR = 0x9E3779B97F4A7C15
+"""Factor of the upper bits of a line's number, of whose product the highest bits choose its set of L2: 2^64 over the golden ratio."""
 EXCESS_READ, EXCESS_WRITTEN = 0.09, 0.46
 """Scale of what sets of L2 hold above the least that each holds, as a share of that: for lines that are only read, and written ones.
 
-No set holds much less than the average, so lines that are only read all stay up to 0.93 of L2, and above that are lost little by little.
-Fitted to `what L2 keeps`, `streams` and `loops` in benchmarks/results/h100/predict_calibration.json and h200/predict_calibration.json."""
+No set holds much less than the average: lines that are only read all stay up to 0.93 of L2, and above that are lost little by little.
+Fitted to `what L2 keeps` in benchmarks/results/h100/predict_calibration.json, and to `streams` and `loops` there and in
+benchmarks/results/h200/predict_calibration.json."""
 PAIR_LINES, BLOCK_LINES = 2, 8
 """Neighbouring lines whose atomic operations the same part of L2 executes, and the lines of a block that two parts share.
 
@@ -169,10 +172,9 @@ def _far_ways(lines: int, sets: int, sample: Level | None) -> npt.NDArray[np.uin
 
 def set_numbers(lines: npt.NDArray[np.uint64], sets: int) -> npt.NDArray[np.uint64]:
     """Return the set of each line in an L2, as generated code computes it (`places.Sets`)."""
-    bits = np.uint64(max(1, sets.bit_length() - 1))
-    upper = lines >> bits
-    fold = lines ^ upper ^ upper << bits // np.uint64(2)
-    return np.asarray((fold ^ fold >> np.uint64(2) * bits) & np.uint64(sets - 1), np.uint64)
+    bits = max(1, sets.bit_length() - 1)
+    mixed = (lines >> np.uint64(bits)) * np.uint64(SET_FACTOR) >> np.uint64(64 - bits)
+    return np.asarray((lines ^ mixed) & np.uint64(sets - 1), np.uint64)
 
 
 def _ages(ways: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:

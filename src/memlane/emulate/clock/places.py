@@ -1,7 +1,7 @@
 """Find, insert and evict lines in a cache of the clock layer: sets, ways and LRU replacement.
 
-The set is a hash of the line's number: its upper bits are folded in, so that power-of-two strides spread over the sets; in L2 into both
-halves of the set's number, so that columns of a matrix that are some lines wide spread over them too. Sets of L2 differ
+The set is a hash of the line's number: its upper bits are folded in, so that power-of-two strides spread over the sets; in L2 after a
+multiplication, so that the lines of boxes of a grid, and of columns some lines wide, spread over them too. Sets of L2 differ
 in their number of ways, as if lines were spread unevenly over sets of equal size: a launch that touches about as much as L2 holds finds
 part of it there. The least recently used line is evicted.
 """
@@ -13,7 +13,7 @@ from functools import cache
 import llvmlite.ir as ir
 
 from memlane.chip import SECTOR_BYTES
-from memlane.emulate.clock.levels import ARRIVAL_BITS, DIRTY_BIT, LEVEL, LINE_WORDS, NO_WAY, SET, line_words
+from memlane.emulate.clock.levels import ARRIVAL_BITS, DIRTY_BIT, LEVEL, LINE_WORDS, NO_WAY, SET, SET_FACTOR, line_words
 from memlane.emulate.clock.queues import QUEUES, cost, write_to_dram
 from memlane.emulate.code.build import I8, I32, I64, POINTER, Emit, Value, constant, lane_numbers, spread, vector
 from memlane.emulate.layout import offset
@@ -47,10 +47,12 @@ class Sets:
         self._e, self._sectors, self._level = e, sectors, level
         bits = e.get(level, LEVEL, "set_bits")
         upper = e.lshr(lines, e.splat(bits))
-        fold = e.xor(lines, upper)
         if is_far:
-            fold = e.xor(fold, e.shl(upper, e.splat(e.lshr(bits, constant(I64, 1)))))
-        fold = e.xor(fold, e.lshr(fold, e.splat(e.shl(bits, constant(I64, 1)))))
+            mixed = e.lshr(e.mul(upper, constant(vector(I64), SET_FACTOR)), e.splat(e.sub(constant(I64, 64), bits)))
+            fold = e.xor(lines, mixed)
+        else:
+            fold = e.xor(lines, upper)
+            fold = e.xor(fold, e.lshr(fold, e.splat(e.shl(bits, constant(I64, 1)))))
         numbers = e.and_(fold, e.splat(e.get(level, LEVEL, "set_mask")))
         self._marks, self._numbers, self._lines = e.local(vector(I8), 64), e.local(vector(I64), 64), e.local(vector(I64), 64)
         e.store_lanes(e.intrinsic("umax", [e.trunc(upper, vector(I8)), constant(vector(I8), 1)]), self._marks)  # 0 marks an empty way
