@@ -30,6 +30,8 @@ class StubDriver:
     refused: set[str] = field(default_factory=set)
     """Calls that fail."""
     nodes: Any = field(default_factory=lambda: itertools.count(100))
+    captured: set[int] = field(default_factory=set)
+    """Handles of the streams from which a graph is captured."""
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("cu"):
@@ -43,6 +45,10 @@ class StubDriver:
         code = real.CUresult.CUDA_SUCCESS
         if name.startswith("cuGraphAdd"):
             return code, next(self.nodes)
+        if name == "cuStreamIsCapturing":
+            status = real.CUstreamCaptureStatus
+            active, none = status.CU_STREAM_CAPTURE_STATUS_ACTIVE, status.CU_STREAM_CAPTURE_STATUS_NONE
+            return code, active if int(args[0]) in self.captured else none
         if name == "cuGetErrorString":
             return code, b"said by the stub"
         return (code, 7) if name in ("cuCtxGetCurrent", "cuCtxPopCurrent", "cuPointerGetAttribute") else (code,)
@@ -64,7 +70,12 @@ class StubEvent:
 class StubStream:
     handle: int
     notes: list[str]
-    is_nonblocking: bool = False
+    captured: set[int] = field(default_factory=set)
+
+    @property
+    def is_nonblocking(self) -> bool:
+        assert self.handle not in self.captured, "CUDA refuses to tell the flags of a captured stream, and ends the capture"
+        return self.handle % 2 == 0
 
     def record(self, event: object = None, options: object = None) -> StubEvent:
         self.notes.append(f"event on {self.handle}")
@@ -144,7 +155,7 @@ class StubbedDevice:
         patch.setattr(graph, "GraphDefinition", lambda: StubDefinition(self.notes, numbers))
         patch.setattr(device, "is_pinned", lambda address: True)
         patch.setattr(device, "core", SimpleNamespace(Buffer=StubBuffer, EventOptions=core.EventOptions))
-        stream = SimpleNamespace(from_handle=lambda handle: StubStream(handle, self.notes, is_nonblocking=handle % 2 == 0))
+        stream = SimpleNamespace(from_handle=lambda handle: StubStream(handle, self.notes, self.driver.captured))
         per_thread = StubStream(2, self.notes)
         patch.setattr(streams, "core", SimpleNamespace(Stream=stream, PER_THREAD_DEFAULT_STREAM=per_thread, EventOptions=core.EventOptions))
         self.quick = QuickDriver()

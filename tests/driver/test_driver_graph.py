@@ -157,6 +157,18 @@ def test_a_launch_on_a_stream_that_is_kept_apart_is_put_into_order(stub: Stubbed
     assert owner() is None
 
 
+def test_a_launch_on_a_stream_that_is_captured_waits_for_nothing(stub: StubbedDevice) -> None:
+    """The graph of the other library orders it; once the capture is over, the stream is put into order again."""
+    kernel, array = stub.load(COPY)["copy"], stub.device.empty(64, "u4")
+    stub.driver.captured.add(FOREIGN)
+    kernel[1, 32, FOREIGN](array, array, 1)
+    assert len(stub.driver.named("cuLaunchKernel")) + len(stub.quick.launches) == 1
+    assert stub.notes == []
+    stub.driver.captured.clear()
+    kernel[1, 32, FOREIGN](array, array, 1)
+    assert stub.notes == [f"{FOREIGN} waits for 1", f"event on {FOREIGN}"]
+
+
 def test_reading_waits_for_the_default_stream_and_not_for_the_context(stub: StubbedDevice) -> None:
     kernel, array = stub.load(COPY)["copy"], stub.device.empty(64, "u4")
     kernel[1, 32, FOREIGN](array, array, 1)
