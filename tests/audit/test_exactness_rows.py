@@ -38,9 +38,15 @@ KERNELS = {
     "guarded in a loop": """mov.u32 %n, %ctaid.x; mov.u32 %v2, 0;
         again: ld.global.u32 %v1, [%a]; mad.lo.u32 %v2, %v2, 3, %v1; membar.gl; setp.gt.u32 %q, %v1, 9; @%q st.global.u32 [%a+8], %v2;
         membar.gl; sub.u32 %n, %n, 1; setp.gt.s32 %q, %n, 0; @%q bra again; ret;""",
+    "before a switch": """mov.u32 %n, %ctaid.x; setp.gt.u32 %q, %n, 100; @%q bra done;
+        ld.global.u32 %v0, [%a]; membar.gl; and.b32 %n, %i, 3; ways: .branchtargets l0, l1, l2, l3; brx.idx %n, ways;"""
+    + "".join(f"l{way}: membar.gl; st.global.u32 [%a+{16 + 4 * way * way}], %v0; membar.gl; bra done;" for way in range(4)) + "done: ret;",
+    "before a branch": "mov.u32 %n, %ctaid.x; setp.gt.u32 %q, %n, 100; @%q bra end; ld.global.u32 %v0, [%a]; membar.gl;"
+    "ld.global.u32 %v1, [%a+64]; setp.eq.u32 %q, %v1, 7; @%q bra done; " + SLOW + " done: st.global.u32 [%a+8], %v1; end: ret;",
 }  # fmt: skip
 PLACES = {"straight": (0, "ld"), "reduction": (0, "red"), "branch": (-1, "st"), "loop": (0, "ld")}
 PLACES |= {"labelled": (1, "ld"), "off its end": (-1, "st"), "guarded in a loop": (0, "st")}
+PLACES |= {"before a switch": (0, "ld"), "before a branch": (0, "ld")}
 """The access that is asked about: which of its opcode in the text."""
 
 
@@ -88,6 +94,19 @@ class Code:
         code = self.before(self.access + 1, label=".L_skip")
         code = replace(code, program=exchanged(code.program, "k", code.access, made))
         return code.before(code.access, replace(instruction(over), ptx_line=self.line))
+
+    def moved_behind(self, opcode: str) -> Code:
+        """With the access two instructions behind the next one of an opcode: where it falls through, or where its table leads first."""
+        jump = self._next(opcode)
+        return self.before(jump + 2, self.instructions[self.access]).instead(self.access, "NOP")
+
+    def jumping(self, opcode: str, text: str) -> Code:
+        """With another text of the next instruction of an opcode behind the access. `{}` stands for what it names."""
+        jump = self._next(opcode)
+        return self.instead(jump, text.format(self.text(jump).partition(f"{opcode} ")[2]))
+
+    def _next(self, opcode: str) -> int:
+        return next(place for place in range(self.access, len(self.instructions)) if self.instructions[place].opcode == opcode)
 
     def verdict(self) -> tuple[str, str]:
         (found,) = (one for one in exactness(self.module, self.program) if one.site == self.site)
@@ -166,6 +185,25 @@ ROWS: Mapping[str, Row] = {
         "branch",
         lambda code: code.before(code.access + 1, code.instructions[code.at("BSYNC")]).instead(code.at("BSYNC"), "NOP"),
         UNJOINED,
+    ),
+    "before a switch, as it is": ("before a switch", lambda code: code, ""),
+    "before a switch, moved behind it": ("before a switch", lambda code: code.moved_behind("BRX"), BEHIND),
+    "before a switch of some, moved behind it": (
+        "before a switch",
+        lambda code: code.jumping("BRX", "@P5 BRX {}").moved_behind("BRX"),
+        BEHIND,
+    ),
+    "before a switch by a uniform register, moved behind it": (
+        "before a switch",
+        lambda code: code.moved_behind("BRX").jumping("BRX", "BRXU {}"),
+        BEHIND,
+    ),
+    "before a branch, as it is": ("before a branch", lambda code: code, ""),
+    "before a branch, moved behind it": ("before a branch", lambda code: code.moved_behind("BRA"), BEHIND),
+    "before a branch by a uniform predicate, moved behind it": (
+        "before a branch",
+        lambda code: code.moved_behind("BRA").jumping("BRA", "BRA.U UP0, {}"),
+        BEHIND,
     ),
     "in a loop, as it is": ("loop", lambda code: code, ""),
     "jumped over in a loop": (

@@ -27,7 +27,8 @@ from memlane.ptx.divergence import blocks_with_diverged_iterations, diverging_br
 from memlane.sass import Flow, Instruction
 from memlane.walks import Chains, on_every_path, post_order, reachable
 
-_JUMPS = frozenset({"BRA", "BRX", "JMP", "JMX"})
+_JUMPS = frozenset({"BRA", "JMP", "EXIT"})
+_TABLE_JUMPS = frozenset({"BRX", "BRXU", "JMX", "JMXU"})
 _ENDS = frozenset({"EXIT", "RET"})
 _TRAP = "BPT"
 
@@ -128,8 +129,12 @@ class Grouping:
 
     @cached_property
     def _conditional(self) -> list[int]:
-        nodes = self.sass.nodes_of(self.name)
-        return [node for node in nodes if self.sass.nodes[node].opcode in _JUMPS | {"EXIT"} and is_guarded(self.sass.nodes[node])]
+        """Jumps and exits that some lanes or warps take and others do not. A jump through a table is one without a condition, too."""
+        return [node for node in self.sass.nodes_of(self.name) if self._is_conditional(node)]
+
+    def _is_conditional(self, node: int) -> bool:
+        opcode = self.sass.nodes[node].opcode
+        return opcode in _TABLE_JUMPS or (opcode in _JUMPS and self.sass.is_conditional(node))
 
     def can_be_skipped(self, block: int, nodes: Collection[int]) -> bool:
         """Return whether every thread executes a PTX block once, and may reach the end of the machine code without any of `nodes`.
