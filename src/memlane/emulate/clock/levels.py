@@ -80,8 +80,7 @@ EXCESS_READ, EXCESS_WRITTEN = 0.09, 0.46
 """Scale of what sets of L2 hold above the least that each holds, as a share of that: for lines that are only read, and written ones.
 
 No set holds much less than the average: lines that are only read all stay up to 0.93 of L2, and above that are lost little by little.
-Fitted to `what L2 keeps` in benchmarks/results/h100/predict_calibration.json, and to `streams` and `loops` there and in
-benchmarks/results/h200/predict_calibration.json."""
+Fitted to `what L2 keeps`, `streams` and `loops` in predict_calibration.json of benchmarks/results/h100 and benchmarks/results/h200."""
 PAIR_LINES, BLOCK_LINES = 2, 8
 """Neighbouring lines whose atomic operations the same part of L2 executes, and the lines of a block that two parts share.
 
@@ -110,7 +109,7 @@ class Level:
         self._atomics = np.zeros((*shape[:3], 2) if is_far else 0, np.uint64)
         self.records = np.zeros(count, LEVEL)
         self.records["set_mask"] = self.sets - 1
-        self.records["set_bits"] = max(1, self.sets.bit_length() - 1)
+        self.records["set_bits"] = _set_bits(self.sets)
         self.records["way_bytes"] = self._lines.strides[1]
         for name, array in (("sets", self._sets), ("lines", self._lines)):
             self.records[name] = array.ctypes.data + array.strides[0] * np.arange(count, dtype=np.uint64)
@@ -172,9 +171,14 @@ def _far_ways(lines: int, sets: int, sample: Level | None) -> npt.NDArray[np.uin
 
 def set_numbers(lines: npt.NDArray[np.uint64], sets: int) -> npt.NDArray[np.uint64]:
     """Return the set of each line in an L2, as generated code computes it (`places.Sets`)."""
-    bits = max(1, sets.bit_length() - 1)
+    bits = _set_bits(sets)
     mixed = (lines >> np.uint64(bits)) * np.uint64(SET_FACTOR) >> np.uint64(64 - bits)
     return np.asarray((lines ^ mixed) & np.uint64(sets - 1), np.uint64)
+
+
+def _set_bits(sets: int) -> int:
+    """Return the number of bits of a set's number, at least 1."""
+    return max(1, sets.bit_length() - 1)
 
 
 def _ages(ways: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:

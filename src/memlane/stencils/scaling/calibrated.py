@@ -61,8 +61,11 @@ _FUSED_BORDERS, _NARROW, _APART_US, PACKED_US = 0.85, 1.5, 2.0, 8.0
 """What borders of several steps take of the time that they take alone, and how much longer those along a row; what a launch takes longer
 whose device waits for an exchange behind it; and what an exchange takes longer whose messages are packed."""
 _ENDS_US, _CHAIN_US = 0.85, 2.9
-"""What neighbouring devices add to a step of kernels that keep cells on the multiprocessors, and the time from the first planes of a step
-to those of the next one on the neighbour, beside their transfer: fitted to 15 times of two and four H200s, faces of 64 KiB to 1 MiB."""
+"""The exchange of kernels that keep cells on the multiprocessors costs these times in us.
+
+The first is added to the time of a step. The second passes from the first planes of a step to those of the next one on the neighbour,
+beside their transfer. They are fitted to 15 times of a trial on two and four H200s, with faces of 64 KiB to 1 MiB, on 2026-11-26; the times
+in benchmarks/results/h200/stencil_scaling.json were measured after the fit."""
 
 
 @dataclass(frozen=True)
