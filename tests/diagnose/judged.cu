@@ -176,3 +176,19 @@ __global__ void one_warp_of_a_block(float* out, const float* in) {
     __syncthreads();
     out[blockIdx.x * blockDim.x + threadIdx.x] = tile[threadIdx.x % 32];
 }
+
+// One warp loads from shared memory, by a stride that may put its lanes into one bank, while the others compute for `work` turns; then they meet at a barrier.
+__global__ void met_at_a_barrier(float* out, int stride, int turns, int work) {
+    __shared__ float tile[32 * 33];
+    for (int i = threadIdx.x; i < 32 * 33; i += blockDim.x) tile[i] = 0;
+    __syncthreads();
+    float sum = threadIdx.x;
+    for (int k = 0; k < turns; k++) {
+        if (threadIdx.x < 32)
+            for (int j = 0; j < 8; j++) sum += tile[threadIdx.x * stride + j];
+        else
+            for (int j = 0; j < work; j++) sum = sum * sum + 1;
+        __syncthreads();
+    }
+    out[blockIdx.x * blockDim.x + threadIdx.x] = sum;
+}

@@ -130,8 +130,9 @@ def _cost(evidence: Evidence, entry: SiteCounts, beyond: float, busy_share: floa
     latency = chip.latency.shared_atomic if entry.site.space == "shared" else chip.latency.global_atomic
     if entry.site.space == "shared::cluster":
         latency = chip.latency.shared_cluster or latency
-    waited = float(np.maximum(net - latency, 0.0).mean()) * entry.requests
-    return Cost(
+    beyond_one = np.maximum(net - latency, 0.0)
+    waited = float(beyond_one.mean()) * entry.requests
+    alone = Cost(
         max(excess, waited),
         min(excess, waited),
         max(excess, waited),
@@ -140,6 +141,7 @@ def _cost(evidence: Evidence, entry: SiteCounts, beyond: float, busy_share: floa
             f"{plural(round(latency), 'cycle')} of one update"
         ),
     )
+    return cost.at_barriers(evidence, alone, evidence.excess(entry.site, beyond_one))
 
 
 def _remedy(shared: bool) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memlane.diagnose.cost import Cost, untimed_reason
+import numpy as np
+
+from memlane.diagnose.cost import Cost, at_barriers, untimed_reason
 from memlane.diagnose.evidence import COUNTS, Evidence
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
 from memlane.number_format import plural
@@ -37,17 +39,19 @@ def _cost(evidence: Evidence, entry: SiteCounts) -> Cost:
     """Return the whole cost of the access, since registers would avoid all of it."""
     chip, numbers = evidence.chip, evidence.numbers(entry.site)
     latency = 1.0 if chip is None or entry.site.kind != "load" else chip.latency.l1
-    if evidence.rows is not None:
-        chosen = evidence.rows.of(numbers)
+    rows = evidence.rows
+    if rows is not None:
+        chosen = rows.of(numbers)
         if chosen.any():
-            mean = float(evidence.rows.cycles[chosen].mean())
+            mean = float(rows.cycles[chosen].mean())
             cycles = max(mean, 1.0) * entry.requests
-            return Cost(
+            alone = Cost(
                 cycles,
                 min(cycles, float(entry.requests)),
                 cycles,
                 f"all {plural(round(mean), 'cycle')} of the mean access, because a register takes none",
             )
+            return at_barriers(evidence, alone, rows.placed(chosen, np.maximum(rows.cycles[chosen], 1.0)))
     cycles = latency * entry.requests
     return Cost(
         cycles, float(entry.requests), None, f"{plural(round(latency), 'cycle')} for each request; {untimed_reason(chip)}", measured=False

@@ -24,7 +24,8 @@ from memlane.diagnose import (
     reloaded_sectors,
     uncoalesced,
 )
-from memlane.diagnose.evidence import HOW_TO_GET, SAME, Evidence, merge_evidence, of_trace
+from memlane.diagnose.collect import merge_evidence, of_trace
+from memlane.diagnose.evidence import HOW_TO_GET, SAME, Evidence
 from memlane.diagnose.finding import Finding
 from memlane.diagnose.rule import Rule, Verdict
 from memlane.errors import RecordError

@@ -13,7 +13,17 @@ from memlane.record.file import is_broken_off, is_record, save
 from memlane.record.output import check_output, check_output_directory, replacing, replacing_directory
 from memlane.record.perturbation import Footprint, Perturbation
 from memlane.record.sample import Sample, Span, span_text
-from memlane.record.schema import ACCESS_SCHEMA, WARP_DTYPE, ArrayArgument, Change, CopyInfo, LaunchInfo, PredictedPart, PredictedTime
+from memlane.record.schema import (
+    ACCESS_SCHEMA,
+    BARRIER_DTYPE,
+    WARP_DTYPE,
+    ArrayArgument,
+    Change,
+    CopyInfo,
+    LaunchInfo,
+    PredictedPart,
+    PredictedTime,
+)
 from memlane.record.site import (
     BLOCK_VISIBLE,
     BY_EMULATOR,
@@ -38,6 +48,7 @@ from memlane.titles import kernel_label
 
 __all__ = [
     "ACCESS_SCHEMA",
+    "BARRIER_DTYPE",
     "BLOCK_VISIBLE",
     "BY_EMULATOR",
     "COMPLETE",
