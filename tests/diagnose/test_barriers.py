@@ -78,3 +78,19 @@ def test_waits_are_kept_in_the_record_file(tmp_path: object) -> None:
     loaded = Trace.load(path)
     assert (loaded.barriers == trace.barriers).all()
     assert loaded.launches[0].has_barriers
+
+
+def test_an_imbalance_costs_what_warps_wait_for_the_busiest() -> None:
+    """By hand: three of four warps arrive 900, 800 and 700 cycles before the one that makes eight times as many accesses."""
+    load = site(0, "ld.global.f32")
+    busy = accesses(load, 40, (1, 4, 8))
+    found = made.trace([busy], [counted(load, 11, sectors=4, ideal_sectors=4)], lives=2000)
+    kept = found.table.to_pylist()
+    mask = [row["warp"] == 3 or row["execution"] == 0 for row in kept]
+    waits = np.zeros(4, BARRIER_DTYPE)
+    waits["warp"], waits["arrived"], waits["opened"] = range(4), [17_100, 17_200, 17_300, 18_000], 18_020
+    launches = tuple(replace(one, has_barriers=True) for one in found.launches)
+    trace = replace(found, table=found.table.filter(mask), barriers=waits, launches=launches)
+    (one,) = made.found(trace, "imbalance")
+    assert one.cost_cycles == pytest.approx(900 + 800 + 700)
+    assert "the time for which warps wait at barriers for a warp that makes these accesses" in one.method

@@ -49,6 +49,19 @@ class Held:
         return float(((self.last - last) * self.waiting)[self.is_known].sum()) + float(excess[~inside].sum())
 
     @property
+    def waited(self) -> float:
+        """Return the cycles from the arrivals of warps until the last one's, at openings where that one made a chosen record before.
+
+        If the warps shared their work evenly, all would arrive at the mean of their arrivals: this is how much earlier, summed.
+        """
+        made = np.zeros(len(self.arrived), bool)
+        made[self.phase[self.phase >= 0]] = True
+        is_last = self.arrived == self.last[self.opening]
+        by_last = np.zeros(len(self.last), bool)
+        by_last[self.opening[made & is_last]] = True
+        return float((self.last[self.opening] - self.arrived)[by_last[self.opening]].sum())
+
+    @property
     def openings(self) -> int:
         """Number of openings of barriers that chosen records come before."""
         return len(np.unique(self.opening[self.phase[self.phase >= 0]]))

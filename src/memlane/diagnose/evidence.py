@@ -12,9 +12,11 @@ import numpy.typing as npt
 
 from memlane.chip import LANES, SECTOR_BYTES, Chip, load
 from memlane.errors import ChipError
-from memlane.record import AccessExample, BranchCounts, LaunchInfo, Site, SiteCounts, access_groups
+from memlane.record import AccessExample, BranchCounts, Change, LaunchInfo, Site, SiteCounts, access_groups
 from memlane.record.accesses import SAME as SAME
 
+MIN_COMMON = 0.5
+"""Minimum share of instructions that a predicted change and an access have in common, so that the prediction is about the access."""
 Numbers = npt.NDArray[np.float64]
 
 COUNTS, TIMES, BRANCHES, CALIBRATION, RESIDENCY, ORIGINS, WHOLE = (
@@ -187,14 +189,14 @@ class Evidence:
 
         Returns None unless all launches were predicted.
         """
-        wanted = {one.instruction for one in sites}
+        wanted = frozenset(one.instruction for one in sites)
         total = saved = 0.0
         for launch in self.launches:
-            changes = [] if launch.predicted is None else [one for one in launch.predicted.changes if wanted & set(one.instructions)]
-            if launch.predicted is None or not changes:
+            change = None if launch.predicted is None else _nearest_change(launch.predicted.changes, wanted)
+            if launch.predicted is None or change is None:
                 return None
             total += launch.predicted.us
-            saved += launch.predicted.us - min(one.us for one in changes)
+            saved += launch.predicted.us - change.us
         return (total, max(0.0, saved)) if self.launches else None
 
     @property
@@ -302,6 +304,16 @@ class Evidence:
         if need == ORIGINS:
             return not any(one.address_parameters or one.address_loads for one in self.own_sites)
         return any(launch.sample is not None for launch in self.launches)
+
+
+def _nearest_change(changes: Sequence[Change], wanted: frozenset[int]) -> Change | None:
+    """Return the change that is about these instructions: the one that has most in common with them, at least one of two."""
+
+    def common(one: Change) -> float:
+        return len(wanted & set(one.instructions)) / len(wanted | set(one.instructions))
+
+    nearest = max(changes, key=common, default=None)
+    return nearest if nearest is not None and common(nearest) >= MIN_COMMON else None
 
 
 def _resident_blocks(launch: LaunchInfo) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,17 +23,22 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
         if entry.site.space != "local" or entry.requests < max(1.0, MIN_SHARE * evidence.requests):
             continue
         found = _cost(evidence, entry)
-        yield in_cycles(
+        verdict = in_cycles(
             entry.site,
             found.cycles,
             found,
-            f"{plural(entry.requests, 'request')} to local memory",
+            _describe(entry.requests),
             "a per-thread array is indexed by a value known only at run time, or more values are live than fit in the registers",
             "Unroll the loops that index it, so that every index is known to the compiler, make it smaller, or keep it in shared memory, "
             "one column for each thread.",
             entry.requests,
             **{"requests to local memory": float(entry.requests), "local bytes of a thread": float(_stack(evidence))},
         )
+        yield replace(verdict, is_of_access=True, retell=_describe)
+
+
+def _describe(requests: int) -> str:
+    return f"{plural(requests, 'request')} to local memory"
 
 
 def _cost(evidence: Evidence, entry: SiteCounts) -> Cost:

@@ -4,7 +4,7 @@ Order inside: site <- counts, example, perturbation, sample, staging <- schema <
 summary. `output` writes a file completely or not at all.
 """
 
-from memlane.record.accesses import access_groups
+from memlane.record.accesses import access_groups, groups_of_array
 from memlane.record.axis import SmClock, TimeAxis, time_axis
 from memlane.record.build import build_trace
 from memlane.record.counts import BranchCounts, Counts, Exactness, SiteCounts, Totals, source_line, total_by_place
@@ -90,6 +90,7 @@ __all__ = [
     "build_trace",
     "check_output",
     "check_output_directory",
+    "groups_of_array",
     "is_broken_off",
     "is_record",
     "kernel_label",
