@@ -60,8 +60,8 @@ COLUMNS = """\
     [
         ("32, dim3(32, 8)", "--grid 32 --block 32,8"),
         ("dim3{4, 2}, 64, 0, stream", "--grid 4,2 --block 64"),
-        ("blocks, dim3(32, 4)", "--grid 64,64 --block 32,4"),
-        ("16, dim3(N, 4)", "--grid 64,64 --block 16,16"),
+        ("blocks, dim3(32, 4)", "--grid 32 --block 32,4"),
+        ("16, dim3(N, 4)", "--grid 64 --block 16,16"),
     ],
 )
 def test_numbers_of_the_launch_in_the_source_are_taken_from_there(memlane: Command, written: str, shape: str) -> None:
@@ -148,7 +148,7 @@ def test_without_a_source_the_types_are_those_of_the_ptx(memlane: Command) -> No
     Path("k.ptx").write_text(text)
     answer = memlane("count", "k.ptx")
     assert answer.err.startswith(
-        "memlane: k.ptx: give a launch of k; for example: --grid 4 --block 256 --arg 'f4[1048576]' --arg 1024:i4 --arg 1.0:f4"
+        "memlane: k.ptx: give a launch of k; for example: --grid 1 --block 256 --arg 'f4[1048576]' --arg 1024:i4 --arg 1.0:f4"
     )
 
 
@@ -182,7 +182,7 @@ def test_examples_take_the_launch_of_the_message(memlane: Command, file: str) ->
 
 @pytest.mark.parametrize(
     ("axes", "shape"),
-    [("x", "--grid 4 --block 256"), ("xy", "--grid 64,64 --block 16,16"), ("xyz", "--grid 16,16,16 --block 8,8,8")],
+    [("x", "--grid 4 --block 256"), ("xy", "--grid 64,64 --block 16,16"), ("xyz", "--grid 8,8,8 --block 8,8,8")],
 )
 def test_the_launch_has_the_dimensions_whose_thread_indices_the_kernel_reads(memlane: Command, axes: str, shape: str) -> None:
     index = " + ".join(f"threadIdx.{axis} + blockDim.{axis} * blockIdx.{axis}" for axis in axes)

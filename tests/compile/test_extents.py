@@ -46,3 +46,9 @@ def test_whether_the_launch_gives_the_length() -> None:
 
 def test_names_that_mean_themselves_end() -> None:
     assert written_rows("#define A B\n#define B A\n__global__ void f() { __shared__ int s[2][A]; }", "f()", "s") is None
+
+
+def test_an_array_without_rows_does_not_take_those_of_another_kernel() -> None:
+    text = "__global__ void f() { __shared__ float tile[32][36]; }\n__global__ void g() { __shared__ float tile[32 * 32]; }"
+    assert written_rows(text, "f()", "tile") == Rows(36, 4)
+    assert written_rows(text, "g()", "tile") is None

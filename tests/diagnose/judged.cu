@@ -176,3 +176,98 @@ __global__ void one_warp_of_a_block(float* out, const float* in) {
     __syncthreads();
     out[blockIdx.x * blockDim.x + threadIdx.x] = tile[threadIdx.x % 32];
 }
+
+// One warp loads from shared memory, by a stride that may put its lanes into one bank, while the others compute for `work` turns; then they meet at a barrier.
+__global__ void met_at_a_barrier(float* out, int stride, int turns, int work) {
+    __shared__ float tile[32 * 33];
+    for (int i = threadIdx.x; i < 32 * 33; i += blockDim.x) tile[i] = 0;
+    __syncthreads();
+    float sum = threadIdx.x;
+    for (int k = 0; k < turns; k++) {
+        if (threadIdx.x < 32)
+            for (int j = 0; j < 8; j++) sum += tile[threadIdx.x * stride + j];
+        else
+            for (int j = 0; j < work; j++) sum = sum * sum + 1;
+        __syncthreads();
+    }
+    out[blockIdx.x * blockDim.x + threadIdx.x] = sum;
+}
+
+// Four fields of a structure of eight, on a line each.
+struct Particle { float x, y, z, mass, vx, vy, vz, charge; };
+__global__ void fields_on_four_lines(float* out, const Particle* particles) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    float x = particles[i].x;
+    float y = particles[i].y;
+    float z = particles[i].z;
+    float mass = particles[i].mass;
+    out[i] = mass * (x * x + y * y + z * z);
+}
+
+// The same of a structure whose members lie in arrays of their own.
+struct Arrays { const float *x, *y, *z, *mass; };
+__global__ void fields_in_arrays(float* out, Arrays particles) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    float x = particles.x[i], y = particles.y[i], z = particles.z[i];
+    out[i] = particles.mass[i] * (x * x + y * y + z * z);
+}
+
+// A stencil whose lanes go down columns, a line for each point; one of two arrays goes along rows.
+__global__ void points_on_lines(float* out, const float* in, const float* weights, int n) {
+    int x = 1 + blockIdx.x * blockDim.x + threadIdx.x, y = 1 + blockIdx.y * blockDim.y + threadIdx.y;
+    float sum = in[x * n + y];
+    sum += in[x * n + y - 1];
+    sum += in[x * n + y + 1];
+    sum += in[x * n + y - n];
+    sum += in[x * n + y + n];
+    out[y * n + x] = sum * weights[y * n + x];
+}
+
+// A sum of a tree, load and store of which conflict alike.
+__global__ void tree_by_stride(float* out, const float* in) {
+    __shared__ float sums[1024];
+    sums[threadIdx.x] = in[blockIdx.x * 1024 + threadIdx.x];
+    __syncthreads();
+    for (int step = 1; step < 1024; step *= 2) {
+        int at = 2 * step * threadIdx.x;
+        if (at < 1024) sums[at] += sums[at + step];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) out[blockIdx.x] = sums[0];
+}
+
+// The smallest of eight kept values is replaced, by an index known at run time.
+__global__ void eight_largest(float* out, const float* in, int rows, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    float best[8];
+    for (int k = 0; k < 8; k++) best[k] = -1;
+    for (int row = 0; row < rows; row++) {
+        int least = 0;
+        for (int k = 1; k < 8; k++)
+            if (best[k] < best[least]) least = k;
+        if (in[row * n + i] > best[least]) best[least] = in[row * n + i];
+    }
+    float sum = 0;
+    for (int k = 0; k < 8; k++) sum += best[k];
+    out[i] = sum;
+}
+
+// Elements that are far apart, for reasons of which each has a remedy of its own.
+__global__ void neighbours_of_a_thread(float* out, const float* in) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    float sum = 0;
+    for (int k = 0; k < 16; k++) sum += in[16 * i + k];
+    out[i] = sum;
+}
+__global__ void by_loaded_indices(float* out, const float* in, const int* where) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    out[i] = in[where[i]];
+}
+__global__ void exchanged_indices(float* out, const float* in, int n) {
+    int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+    out[x * n + y] = 2 * in[x * n + y];
+}
+__global__ void three_of_three(float* out, const float3* in) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    out[i] = in[i].x + in[i].y + in[i].z;
+}

@@ -98,6 +98,11 @@ def test_a_place_that_moved_no_sector_costs_nothing() -> None:
 
     class Timed:
         chip = H200
+        barriers = np.zeros(0)
+        rows = None
+
+        def excess(self, site: object, values: object) -> np.ndarray:
+            return np.zeros(0)
 
         def cycles(self, site: object) -> np.ndarray:
             return np.array([500.0, 600.0])

@@ -46,12 +46,24 @@ def test_lanes_out_of_bounds_are_left_out_and_the_others_go_on(threads: int) -> 
     assert before.numpy().tolist() == [7] * 64
 
 
-def test_a_race_past_the_end_of_an_array_names_that_array() -> None:
-    """All threads store to the first element of the second array, through the pointer of the first."""
+def test_a_race_past_the_end_of_an_array_is_told_as_out_of_bounds() -> None:
+    """All threads store to the first element of the second array, through the pointer of the first; that they race there is no news."""
     target = emulator()
     first, second = target.zeros(100, np.float32), target.zeros(100, np.float32)
     distance = second.address - first.address
     body = f"mov.u32 %r0, %ctaid.x; add.u64 %rd0, %out, {distance}; st.global.u32 [%rd0], %r0; ret;"
+    report = only(ptx(body, first, second, target=target, threads=1, blocks=2))
+    assert (report.kind, report.count) == ("out of bounds", 2)
+    assert f", {distance - 400:,} bytes past the end of the 400-byte allocation at {first.address:#x}, argument 1 (f4[100])" in str(report)
+
+
+def test_a_race_past_the_end_of_what_may_be_the_array_names_it() -> None:
+    """A number of 8 bytes that was loaded may be an address, so that only the race is certain."""
+    target = emulator()
+    first, second = target.zeros(100, np.float32), target.zeros(100, np.float32)
+    distance = second.address - first.address
+    second.copy_from(np.frombuffer(np.array([0] * 10 + [distance] + [0] * 39, np.int64).tobytes(), np.float32))
+    body = "mov.u32 %r0, %ctaid.x; ld.global.u64 %rd1, [%rd61+80]; add.u64 %rd0, %out, %rd1; st.global.u32 [%rd0], %r0; ret;"
     report = only(ptx(body, first, second, target=target, threads=1, blocks=2))
     assert report.kind == "data race"
     assert f", {distance - 400:,} bytes past the end of the 400-byte allocation at {first.address:#x}, argument 1 (f4[100])" in str(report)

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from memlane.cli.later import later
-from memlane.ptx import Variable, called_functions, names_in, special_registers
+from memlane.cli.launch_shape import ELEMENTS, launch_shape
+from memlane.ptx import Variable, called_functions, names_in
 
 if TYPE_CHECKING:
     from memlane import compile as front_ends
@@ -27,16 +28,11 @@ _DTYPES = {
     "f32": "f4", "f64": "f8", "u32": "i4", "s32": "i4", "b32": "i4", "u16": "u2", "s16": "i2", "u8": "u1", "s8": "i1",
 }  # fmt: skip
 """NumPy type by the C++ or PTX type; for a vector, the type of its elements."""
-_ELEMENTS = 1 << 20
-_SIDE = 1 << 10
-"""Value for number arguments, chosen so that both N threads and an N x N matrix fit into arrays of `_ELEMENTS`."""
 _SHARED_BYTES = 4096
 """Bytes of dynamic shared memory: 16 for each of 256 threads, or 8 for each of 512."""
 _DEEPEST, _MOST_MEMBERS = 4, 40
 """Maximum nesting of structures, and maximum number of members, that are written out."""
 _LONGEST_CALL = 160
-_SHAPES = {1: ("4", "256"), 2: ("64,64", "16,16"), 3: ("16,16,16", "8,8,8")}
-"""Grid and block by number of dimensions."""
 
 
 def launch_example(kernel: Kernel) -> str:
@@ -48,12 +44,20 @@ def launch_example(kernel: Kernel) -> str:
     configuration, values = _parts(call)
     names = front_ends.parameter_names(kernel.module, kernel.function)
     types = _types(kernel.title) or front_ends.parameter_types(kernel.module, kernel.function)
-    words = _shape(kernel, configuration)
-    for position, param in enumerate(kernel.function.params):
+    params = kernel.function.params
+    types = types if len(types) == len(params) else [""] * len(params)
+    extents = [param.name for param, written in zip(params, types, strict=True) if _is_extent(param, written)]
+    own_grid, own_block = (*map(_extent, configuration[:2]), (), ())[:2]
+    shape = launch_shape(tuple(kernel.inlined.instructions()), extents, own_block)
+    grid, block = (",".join(map(str, one)) for one in (own_grid if own_block and own_grid else shape.grid, shape.block))
+    words = [f"--grid {grid}", f"--block {block}"]
+    for position, (param, written) in enumerate(zip(params, types, strict=True)):
         name = names[position] if position < len(names) else ""
-        written = types[position] if len(types) == len(kernel.function.params) else ""
-        value = values[position] if len(values) == len(kernel.function.params) else ""
-        text = _argument(param, written, name, value) if param.shape is None else _structure(kernel, written, param.nbytes)
+        value = values[position] if len(values) == len(params) else ""
+        if param.shape is None:
+            text = _argument(param, written, name, value, shape.side)
+        else:
+            text = _structure(kernel, written, param.nbytes, shape.side)
         words.append(f"--arg {shlex.quote(text)}")
     if _has_dynamic_shared(kernel):
         words.append(f"--shared {_SHARED_BYTES}")
@@ -61,13 +65,13 @@ def launch_example(kernel: Kernel) -> str:
     return " ".join(words) + (f" (the source launches {quoted})" if quoted else "")
 
 
-def _shape(kernel: Kernel, configuration: list[str]) -> list[str]:
-    """Return a grid and a block: those of the source if they are numbers, else with as many dimensions as thread indices are read."""
-    indices = special_registers(kernel.module, kernel.function)
-    axes = 3 if "%tid.z" in indices else 2 if "%tid.y" in indices else 1
-    grid, block = _SHAPES[axes]
-    own_grid, own_block = (*map(_extent, configuration[:2]), "", "")[:2]
-    return [f"--grid {own_grid if own_block and own_grid else grid}", f"--block {own_block or block}"]
+def _is_pointer(param: Variable, written: str) -> bool:
+    return written.endswith("*") or (not written and param.nbytes == 8 and not param.type.startswith("f"))
+
+
+def _is_extent(param: Variable, written: str) -> bool:
+    """Return whether a parameter is a number that may be an extent of an array."""
+    return param.shape is None and not _is_pointer(param, written) and param.type[:1] in "usb" and param.nbytes >= 4
 
 
 def _has_dynamic_shared(kernel: Kernel) -> bool:
@@ -84,39 +88,39 @@ def _parts(call: str) -> tuple[list[str], list[str]]:
     return list(_split(head.partition("<<<")[2])), list(_split(arguments.strip().removeprefix("(").removesuffix(")")))
 
 
-def _extent(text: str) -> str:
-    """Return a grid or block of plain numbers in command-line form, `dim3(32, 8)` -> `32,8`; empty for anything else."""
+def _extent(text: str) -> tuple[int, ...]:
+    """Return a grid or block of plain numbers, `dim3(32, 8)` -> 32 and 8; empty for anything else."""
     found = re.fullmatch(r"(?:dim3\s*[({])?([\d\s,]+)[)}]?", text.strip())
-    return ",".join(found[1].replace(",", " ").split()) if found else ""
+    return tuple(int(one) for one in found[1].replace(",", " ").split()) if found else ()
 
 
-def _argument(param: Variable, written: str, name: str, own: str) -> str:
-    if written.endswith("*") or (not written and param.nbytes == 8 and not param.type.startswith("f")):
+def _argument(param: Variable, written: str, name: str, own: str, side: int) -> str:
+    if _is_pointer(param, written):
         is_input = "const" in written.split("*")[0].split()
         element = " ".join(word for word in written.rstrip("*").split() if word not in ("const", "volatile", "__restrict__"))
         dtype = _DTYPES.get(element, "u1" if written else "f4")
         fill = "=random:7" if is_input and dtype.startswith("f") else ""
-        return f"{name}:{dtype}[{_ELEMENTS}]{fill}" if name else f"{dtype}[{_ELEMENTS}]{fill}"
-    return _number(_DTYPES.get(written or param.type, "u8" if param.nbytes == 8 else "i4"), own)
+        return f"{name}:{dtype}[{ELEMENTS}]{fill}" if name else f"{dtype}[{ELEMENTS}]{fill}"
+    return _number(_DTYPES.get(written or param.type, "u8" if param.nbytes == 8 else "i4"), side, own)
 
 
-def _number(dtype: str, own: str = "") -> str:
-    """Return a number with its type; `own`, the argument in the source, is used if it is a literal."""
-    value = "1.0" if dtype.startswith("f") else "1" if dtype in ("bool", "i1", "u1") else str(_SIDE)
+def _number(dtype: str, side: int, own: str = "") -> str:
+    """Return a number with its type, `side` for a whole number; `own`, the argument in the source, is used if it is a literal."""
+    value = "1.0" if dtype.startswith("f") else "1" if dtype in ("bool", "i1", "u1") else str(side)
     number = re.fullmatch(r"(-?\d+)[uUlL]*|(-?\d+\.\d*(?:[eE]-?\d+)?)[fF]?", own)
     if number and (number[1] or dtype.startswith("f")):
         value = number[2] or (f"{number[1]}.0" if dtype.startswith("f") else number[1])
     return f"{value}:{dtype}"
 
 
-def _structure(kernel: Kernel, written: str, nbytes: int) -> str:
+def _structure(kernel: Kernel, written: str, nbytes: int, side: int) -> str:
     """Return the members of a structure in braces, by its definition; `{MEMBERS}` if they are unknown or do not match its size."""
     texts = list(kernel.module.sources.values())
-    members = _members(written.removeprefix("const ").rpartition("::")[2], texts, front_ends.type_aliases(texts), _DEEPEST)
+    members = _members(written.removeprefix("const ").rpartition("::")[2], texts, front_ends.type_aliases(texts), side, _DEEPEST)
     return members[0] if members is not None and members[1] == nbytes else "{MEMBERS}"
 
 
-def _members(kind: str, texts: Sequence[str], aliases: Mapping[str, str], depth: int) -> tuple[str, int, int] | None:
+def _members(kind: str, texts: Sequence[str], aliases: Mapping[str, str], side: int, depth: int) -> tuple[str, int, int] | None:
     """Return the members of a structure in braces, with its size and alignment; None if they are unknown."""
     declared = front_ends.structure_members(texts, kind) if depth else None
     if not declared or sum(one.count for one in declared) > _MOST_MEMBERS:
@@ -127,11 +131,11 @@ def _members(kind: str, texts: Sequence[str], aliases: Mapping[str, str], depth:
         plain = aliases.get(member.type, member.type)
         dtype = _DTYPES.get(plain, "")
         if member.is_pointer:
-            word, nbytes, alignment = f"{dtype or 'u1'}[{_ELEMENTS}]", 8, 8
+            word, nbytes, alignment = f"{dtype or 'u1'}[{ELEMENTS}]", 8, 8
         elif dtype and not plain[-1].isdigit():  # a vector (`float2`) is not a scalar of its element type
             nbytes = alignment = 1 if dtype == "bool" else int(dtype[1:])
-            word = _number(dtype)
-        elif (inner := _members(plain.rpartition("::")[2], texts, aliases, depth - 1)) is not None:
+            word = _number(dtype, side)
+        elif (inner := _members(plain.rpartition("::")[2], texts, aliases, side, depth - 1)) is not None:
             word, nbytes, alignment = inner
         else:
             return None

@@ -93,7 +93,11 @@ def _variable(module: Module, function: str, name: str) -> Variable | None:
 
 
 def declarations(tokens: Sequence[Token], function: str, name: str) -> Iterator[list[list[Token]]]:
-    """Yield the bracket groups of each shared-memory declarator of `name`, the nearest behind a mention of the function first."""
+    """Yield the bracket groups of each shared-memory declarator of `name` with rows, the nearest behind a mention of the function first.
+
+    Yields none if the nearest one has a single dimension: the function's own array has no rows, whatever an array of that name has
+    elsewhere.
+    """
     mentioned = [place for place, token in enumerate(tokens) if token.text == function]
     found: list[tuple[bool, int, list[list[Token]]]] = []
     for start, token in enumerate(tokens):
@@ -105,10 +109,12 @@ def declarations(tokens: Sequence[Token], function: str, name: str) -> Iterator[
             continue
         for place, one in enumerate(statement):
             groups = _groups(statement, place + 1) if one.text == name else []
-            if len(groups) >= 2:
+            if groups:
                 behind = [at for at in mentioned if at < start]
                 found.append((not behind, start - max(behind, default=0), groups))
-    yield from (groups for _, _, groups in sorted(found, key=lambda one: one[:2]))
+    nearest = [groups for _, _, groups in sorted(found, key=lambda one: one[:2])]
+    if nearest and len(nearest[0]) >= 2:
+        yield from (groups for groups in nearest if len(groups) >= 2)
 
 
 def _groups(tokens: Sequence[Token], place: int) -> list[list[Token]]:

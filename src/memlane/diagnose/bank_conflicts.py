@@ -53,6 +53,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             cost=costs,
             requests=entry.requests,
             bytes_requested=entry.bytes,
+            is_of_access=True,
             numbers={
                 "wavefronts per request": entry.wavefronts / entry.requests,
                 "ideal wavefronts per request": entry.ideal_wavefronts / entry.requests,

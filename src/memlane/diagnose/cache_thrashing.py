@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memlane.diagnose.cost import Cost, level_of
+import numpy as np
+
+from memlane.diagnose.cost import Cost, at_barriers, level_of
 from memlane.diagnose.evidence import CALIBRATION, COUNTS, ORIGINS, TIMES, WHOLE, Evidence
 from memlane.diagnose.reloaded_sectors import MIN_FROM_L1
 from memlane.diagnose.reuse import reuses
@@ -23,8 +25,8 @@ MIN_SHARE = 0.05
 
 def examine(evidence: Evidence) -> Iterator[Verdict]:
     """Yield the accesses of a kernel that thrash L1."""
-    chip = evidence.chip
-    if chip is None:
+    rows, chip = evidence.rows, evidence.chip
+    if rows is None or chip is None:
         return
     for found in reuses(evidence):
         times = found.times_per_sm
@@ -39,14 +41,18 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
         yield in_cycles(
             found.site,
             found.cycles,
-            Cost(
-                cycles,
-                0.0,
-                found.cycles * again,
-                (
-                    f"the mean of {plural(round(found.mean), 'cycle')} minus the {chip.latency.l1:.0f} of an L1 hit, for every load of a "
-                    f"sector after the first{_scale_clause(needed)}"
+            at_barriers(
+                evidence,
+                Cost(
+                    cycles,
+                    0.0,
+                    found.cycles * again,
+                    (
+                        f"the mean of {plural(round(found.mean), 'cycle')} minus the {chip.latency.l1:.0f} of an L1 hit, for every load of "
+                        f"a sector after the first{_scale_clause(needed)}"
+                    ),
                 ),
+                np.where(found.records, rows.cycles, 0.0),
             ),
             f"a multiprocessor loads each sector {rounded(times)} times or more, but L1 serves only {percent(found.not_from_l2)} of these "
             f"loads; the mean of {plural(round(found.mean), 'cycle')} points to {level}",

@@ -10,6 +10,7 @@ from memlane.diagnose import cost
 from memlane.diagnose.busy_address import Busy, BusyLine, busy, busy_line
 from memlane.diagnose.cost import Cost
 from memlane.diagnose.evidence import COUNTS, Evidence
+from memlane.diagnose.finding import LANES
 from memlane.diagnose.rule import Rule, Verdict
 from memlane.number_format import percent, plural, rounded
 from memlane.record import SiteCounts
@@ -41,7 +42,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
         site = entry.site
         yield Verdict(
             site=site,
-            unit="lanes",
+            unit=LANES,
             transactions=entry.lanes,
             ideal=addresses,
             what=(
@@ -69,7 +70,7 @@ def _of_line(evidence: Evidence, entry: SiteCounts, found: BusyLine) -> Verdict:
     ideal = max(round(found.addresses), 1) * len(evidence.launches)
     return Verdict(
         site=entry.site,
-        unit="lanes",
+        unit=LANES,
         transactions=max(entry.addresses or 0, ideal + 1),
         ideal=ideal,
         what=(
@@ -90,7 +91,7 @@ def _of_warps(evidence: Evidence, entry: SiteCounts, found: Busy) -> Verdict:
     ideal = max(round(found.addresses), 1) * len(evidence.launches)
     return Verdict(
         site=entry.site,
-        unit="lanes",
+        unit=LANES,
         transactions=max(entry.addresses or 0, ideal + 1),
         ideal=ideal,
         what=(
@@ -130,8 +131,9 @@ def _cost(evidence: Evidence, entry: SiteCounts, beyond: float, busy_share: floa
     latency = chip.latency.shared_atomic if entry.site.space == "shared" else chip.latency.global_atomic
     if entry.site.space == "shared::cluster":
         latency = chip.latency.shared_cluster or latency
-    waited = float(np.maximum(net - latency, 0.0).mean()) * entry.requests
-    return Cost(
+    beyond_one = np.maximum(net - latency, 0.0)
+    waited = float(beyond_one.mean()) * entry.requests
+    alone = Cost(
         max(excess, waited),
         min(excess, waited),
         max(excess, waited),
@@ -140,6 +142,7 @@ def _cost(evidence: Evidence, entry: SiteCounts, beyond: float, busy_share: floa
             f"{plural(round(latency), 'cycle')} of one update"
         ),
     )
+    return cost.at_barriers(evidence, alone, evidence.excess(entry.site, beyond_one))
 
 
 def _remedy(shared: bool) -> str:

@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.chip import SECTOR_BYTES, Chip
+from memlane.diagnose.barriers import held_at_barriers, method_at_barriers
 from memlane.diagnose.evidence import Evidence, Numbers
 from memlane.number_format import plural
-from memlane.record import SiteCounts
+from memlane.record import Site, SiteCounts
 
 MIN_NOTICEABLE = 0.002
 """Minimum upper bound of a measured cost, as a share of the warps' lifetimes, to report."""
@@ -94,7 +95,8 @@ def of_sectors(evidence: Evidence, counts: SiteCounts) -> Cost:
         f"the excess sectors' share of the time above the latency of the nearest memory level, but at least {each:.2g} cycles for each "
         "excess sector, the rate of device memory; upper bound: their share of the time above the fastest tenth of the accesses",
     )
-    return _with_waiting_warps(evidence, counts, alone)
+    waited = np.maximum(net - nearest_latency(chip, net), 0.0)
+    return with_waiting_warps(evidence, counts.site, alone, waited if waited.any() else np.ones_like(net))
 
 
 def of_wavefronts(evidence: Evidence, counts: SiteCounts) -> Cost:
@@ -119,15 +121,37 @@ def of_wavefronts(evidence: Evidence, counts: SiteCounts) -> Cost:
         f"mean of {plural(round(mean), 'cycle')} minus the {modelled:.0f} modelled without conflicts (latency {latency:.0f} with the "
         "fewest wavefronts, and a correspondingly shorter wait for other warps)",
     )
-    return _with_waiting_warps(evidence, counts, alone)
+    return with_waiting_warps(evidence, counts.site, alone, np.maximum(net - modelled, 0.0))
 
 
-def _with_waiting_warps(evidence: Evidence, counts: SiteCounts, alone: Cost) -> Cost:
-    """Return the cost of an access including the other warps of its blocks, which may wait for the warps that make it.
+def with_waiting_warps(evidence: Evidence, site: Site, alone: Cost, excess: Numbers) -> Cost:
+    """Return the cost of an access including the other warps of its blocks that wait for the warps that make it, at barriers.
 
-    If one warp of 32 makes an access between two barriers, each cycle that it loses costs 32 warp cycles.
+    If one warp of 32 makes an access between two barriers, each cycle that it loses costs 32 warp cycles; and if a warp would wait at the
+    barrier anyway, its own loss costs nothing. `excess`: how the cost is distributed over the complete records of the access, as weights.
     """
-    waiting = _waiting_warps(evidence, counts) if alone.high else None
+    if evidence.barriers is None:
+        return _with_idle_warps(evidence, site, alone)
+    return at_barriers(evidence, alone, evidence.excess(site, excess))
+
+
+def at_barriers(evidence: Evidence, alone: Cost, excess: Numbers) -> Cost:
+    """Return a measured cost as what its excess costs through the barriers of its blocks; unchanged if no waits at barriers are known.
+
+    `excess`: how the cost is distributed over the records of the kernel, as weights.
+    """
+    held = held_at_barriers(evidence, excess > 0) if alone.measured else None
+    if held is None:
+        return alone
+    parts = excess[excess > 0] / excess.sum()
+    cycles, low = held.saved(alone.cycles * parts), held.saved(alone.low * parts)
+    high = None if alone.high is None else max(held.saved(alone.high * parts), cycles)
+    return Cost(cycles, min(low, cycles), high, f"{alone.method}; {method_at_barriers(held)}")
+
+
+def _with_idle_warps(evidence: Evidence, site: Site, alone: Cost) -> Cost:
+    """Return the cost of an access including the other warps of its blocks, which may wait meanwhile: an estimate without barriers."""
+    waiting = _waiting_warps(evidence, site) if alone.high else None
     if waiting is None or alone.high is None:
         return alone
     making, idle, others = waiting
@@ -140,7 +164,7 @@ def _with_waiting_warps(evidence: Evidence, counts: SiteCounts, alone: Cost) -> 
     )
 
 
-def _waiting_warps(evidence: Evidence, counts: SiteCounts) -> tuple[int, float, int] | None:
+def _waiting_warps(evidence: Evidence, site: Site) -> tuple[int, float, int] | None:
     """Return how many warps make an access, how many of the same blocks wait meanwhile (an estimate), and how many do not make it.
 
     A warp may wait if it outlives the last access of its block; it counts with the share of its life in which it has no access in flight.
@@ -152,7 +176,7 @@ def _waiting_warps(evidence: Evidence, counts: SiteCounts) -> tuple[int, float, 
     most = max(int(rows.warp.max()), int(lives["warp"].max())) + 1
     blocks = max(int(rows.block.max()), int(lives["block"].max())) + 1
     block_of_row, block_of_life = rows.launch * blocks + rows.block, lives["launch"].astype(np.int64) * blocks + lives["block"]
-    mine = rows.of(evidence.numbers(counts.site))
+    mine = rows.of(evidence.numbers(site))
     made_in, number = np.unique(block_of_row[mine], return_inverse=True)
     makers = np.unique(block_of_row[mine] * most + rows.warp[mine])
     warp_of_life = block_of_life * most + lives["warp"]

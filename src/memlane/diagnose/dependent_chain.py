@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from memlane.diagnose.cost import Cost, idle_share
+import numpy as np
+
+from memlane.diagnose.cost import Cost, at_barriers, idle_share
 from memlane.diagnose.evidence import CALIBRATION, ORIGINS, RESIDENCY, TIMES, Evidence
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
 from memlane.number_format import plural
@@ -16,6 +18,11 @@ MIN_LENGTH = 4.0
 """Minimum accesses in a chain per warp, on average."""
 MIN_SHARE = 0.02
 """Minimum cost as a share of the warps' lifetimes."""
+
+_METHOD = (
+    "the measured time of the chain minus one of its accesses, times the share of the time in which the other warps of a scheduler also "
+    "wait, assuming that warps wait independently"
+)
 
 
 def examine(evidence: Evidence) -> Iterator[Verdict]:
@@ -38,13 +45,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
         yield in_cycles(
             site,
             total,
-            Cost(
-                found,
-                0.0,
-                total,
-                "the measured time of the chain minus one of its accesses, times the share of the time in which the other warps of a "
-                "scheduler also wait, assuming that warps wait independently",
-            ),
+            at_barriers(evidence, Cost(found, 0.0, total, _METHOD), np.where(chosen, evidence.rows.cycles, 0.0)),
             f"a chain of {plural(length, 'access')} per warp, {plural(round(each), 'cycle')} each, with {plural(warps[0], 'warp')} per "
             "multiprocessor",
             "each address depends on the value that the previous access loaded, so a warp never has two of them in flight",

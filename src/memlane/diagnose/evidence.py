@@ -1,4 +1,4 @@
-"""Collect everything known about one kernel for the rules: transactions, times, residency and the chip's numbers."""
+"""Hold everything known about one kernel for the rules: transactions, times, residency and the chip's numbers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.chip import LANES, SECTOR_BYTES, Chip, load
-from memlane.errors import ChipError, RecordError
-from memlane.record import COMPLETE, AccessExample, BranchCounts, LaunchInfo, Site, SiteCounts, Trace, access_groups
+from memlane.errors import ChipError
+from memlane.record import AccessExample, BranchCounts, Change, LaunchInfo, Site, SiteCounts, access_groups
 from memlane.record.accesses import SAME as SAME
 
+MIN_COMMON = 0.5
+"""Minimum share of instructions that a predicted change and an access have in common, so that the prediction is about the access."""
 Numbers = npt.NDArray[np.float64]
 
 COUNTS, TIMES, BRANCHES, CALIBRATION, RESIDENCY, ORIGINS, WHOLE = (
@@ -63,6 +65,12 @@ class Rows:
         chosen = np.isin(self.site, list(sites))
         return chosen if complete is None else chosen & (self.complete == complete)
 
+    def placed(self, chosen: npt.NDArray[np.bool_], values: Numbers) -> Numbers:
+        """Return a number for each record: `values` for the chosen ones in their order, 0 for all others."""
+        found = np.zeros(len(self.site))
+        found[chosen] = values
+        return found
+
     def total(self, chosen: npt.NDArray[np.bool_] | None = None) -> float:
         """Return the weighted sum of the cycles."""
         cycles = self.cycles * self.weight
@@ -85,6 +93,8 @@ class Evidence:
     rows: Rows | None = None
     lives: npt.NDArray[Any] | None = None
     """Rows of the warps, in `WARP_DTYPE`."""
+    barriers: npt.NDArray[Any] | None = None
+    """Waits of the warps at barriers, in `BARRIER_DTYPE`; None unless known for all launches and all warps."""
     sites: tuple[Site, ...] = ()
     """Sites of the whole trace, indexed by the numbers in the rows."""
     sources: Mapping[str, str] = field(default_factory=dict)
@@ -179,14 +189,14 @@ class Evidence:
 
         Returns None unless all launches were predicted.
         """
-        wanted = {one.instruction for one in sites}
+        wanted = frozenset(one.instruction for one in sites)
         total = saved = 0.0
         for launch in self.launches:
-            changes = [] if launch.predicted is None else [one for one in launch.predicted.changes if wanted & set(one.instructions)]
-            if launch.predicted is None or not changes:
+            change = None if launch.predicted is None else _nearest_change(launch.predicted.changes, wanted)
+            if launch.predicted is None or change is None:
                 return None
             total += launch.predicted.us
-            saved += launch.predicted.us - min(one.us for one in changes)
+            saved += launch.predicted.us - change.us
         return (total, max(0.0, saved)) if self.launches else None
 
     @property
@@ -204,6 +214,11 @@ class Evidence:
         if self.rows is None:
             return np.zeros(0)
         return self.rows.cycles[self.rows.of(self.numbers(site), complete)]
+
+    def excess(self, site: Site, values: Numbers) -> Numbers:
+        """Return a number for each record: `values` for the complete records of the access that contains `site`, as in `cycles`."""
+        assert self.rows is not None
+        return self.rows.placed(self.rows.of(self.numbers(site), complete=True), values)
 
     def numbers(self, site: Site) -> list[int]:
         """Return the site numbers, as in the rows, of the access that contains `site`."""
@@ -291,107 +306,17 @@ class Evidence:
         return any(launch.sample is not None for launch in self.launches)
 
 
+def _nearest_change(changes: Sequence[Change], wanted: frozenset[int]) -> Change | None:
+    """Return the change that is about these instructions: the one that has most in common with them, at least one of two."""
+
+    def common(one: Change) -> float:
+        return len(wanted & set(one.instructions)) / len(wanted | set(one.instructions))
+
+    nearest = max(changes, key=common, default=None)
+    return nearest if nearest is not None and common(nearest) >= MIN_COMMON else None
+
+
 def _resident_blocks(launch: LaunchInfo) -> int | None:
     if launch.resident_blocks is None and launch.perturbation is not None and launch.perturbation.plain is not None:
         return launch.perturbation.plain.resident_blocks
     return launch.resident_blocks
-
-
-def of_trace(trace: Trace, name: str = "the trace") -> list[Evidence]:
-    """Return the evidence of each kernel. Raises RecordError if records disagree with their sites."""
-    check(trace, name)
-    kernels = dict.fromkeys(launch.kernel for launch in trace.launches)
-    table = _columns(trace)
-    return [_of_kernel(trace, kernel, table) for kernel in kernels]
-
-
-def check(trace: Trace, name: str) -> None:
-    """Raise RecordError if rows name other lines than their sites, or launches of other kernels than their sites'."""
-    site, launch = trace.table["site"].to_numpy(), trace.table["launch"].to_numpy()
-    if not len(site):
-        return
-    for column, numbers, known in (("site", site, len(trace.sites)), ("launch", launch, len(trace.launches))):
-        if int(numbers.max()) >= known:
-            raise RecordError(f"{name} is inconsistent: a row names {column} {numbers.max()}, but there are {known}; record it again")
-    lines = np.array([one.line for one in trace.sites], np.int64)[site]
-    kernels = dict.fromkeys([*(one.kernel for one in trace.launches), *(one.kernel for one in trace.sites)])
-    order = {kernel: number for number, kernel in enumerate(kernels)}
-    of_launch = np.array([order[one.kernel] for one in trace.launches], np.int64)
-    of_site = np.array([order[one.kernel] for one in trace.sites], np.int64)
-    wrong = np.flatnonzero((lines != trace.table["line"].to_numpy()) | (of_launch[launch] != of_site[site]))
-    if len(wrong):
-        row = int(wrong[0])
-        said = trace.sites[int(site[row])]
-        raise RecordError(
-            f"{name} is inconsistent: row {row} is at line {trace.table['line'][row].as_py()} of "
-            f"{trace.launches[int(launch[row])].kernel}, but its site {said.id} is at line {said.line} of {said.kernel}; record it "
-            "again"
-        )
-
-
-def _columns(trace: Trace) -> dict[str, npt.NDArray[Any]]:
-    table = trace.table
-    found = {name: table[name].to_numpy() for name in ("site", "launch", "block", "warp", "sm", "active_mask", "execution", "start", "end")}
-    found["sm"] = trace.sms_apart(found["launch"], found["sm"])
-    windows = np.array([trace.windows.get(one.scheme, 0.0) for one in trace.sites] or [0.0])
-    site = found["site"].astype(np.int64)
-    cycles = (found["end"] - found["start"]).astype(np.float64)
-    found["cycles"] = np.maximum(cycles - (windows[site] if len(site) else 0.0), 0.0)
-    found["complete"] = np.array([one.completeness == COMPLETE for one in trace.sites] or [False])[site]
-    weights = np.array([1.0 if launch.sample is None else launch.sample.weight for launch in trace.launches] or [1.0])
-    found["weight"] = weights[found["launch"]]
-    found["lanes"] = np.bitwise_count(found["active_mask"].astype(np.uint32)).astype(np.int64)
-    found["kernel"] = np.array(_kernel_numbers(trace), np.int64)[found["launch"]]
-    return found
-
-
-def _kernel_numbers(trace: Trace) -> list[int]:
-    """Return for each launch the index of its kernel among those of the trace."""
-    order = {kernel: number for number, kernel in enumerate(dict.fromkeys(launch.kernel for launch in trace.launches))}
-    return [order[launch.kernel] for launch in trace.launches] or [0]
-
-
-def _of_kernel(trace: Trace, kernel: str, columns: Mapping[str, npt.NDArray[Any]]) -> Evidence:
-    launches = tuple(launch for launch in trace.launches if launch.kernel == kernel)
-    number = _kernel_numbers(trace)[launches[0].id]
-    mine = columns["kernel"] == number
-    names = ("site", "launch", "block", "warp", "sm", "lanes", "execution", "end")
-    whole = {name: columns[name][mine].astype(np.int64) for name in names}
-    rows = Rows(**whole, cycles=columns["cycles"][mine], weight=columns["weight"][mine], complete=columns["complete"][mine])
-    lives = trace.warps[np.isin(trace.warps["launch"], [launch.id for launch in launches])]
-    lives["sm"] = trace.sms_apart(lives["launch"], lives["sm"])
-    return Evidence(
-        kernel=kernel,
-        chip_name=trace.chip,
-        how="emulated" if trace.modelled else "counted on the device",
-        entries=tuple(entry for launch in launches for entry in launch.counts),
-        branches=tuple(branch for launch in launches for branch in launch.branches),
-        launches=launches,
-        rows=rows,
-        lives=lives,
-        sites=trace.sites,
-        sources=trace.sources,
-        modelled=trace.modelled,
-        clock_mhz=trace.clock_mhz,
-        examples=tuple(one for one in trace.examples if trace.sites[one.site].kernel == kernel),
-    )
-
-
-def merge_evidence(parts: Sequence[Evidence]) -> list[Evidence]:
-    """Merge counts of several launches into one evidence per kernel, chip and counting method; numbers of different origin are not
-    added."""
-    found: dict[tuple[str, str, str], Evidence] = {}
-    for part in parts:
-        key = (part.kernel, part.chip_name, part.how)
-        before = found.get(key)
-        if before is not None:
-            part = Evidence(
-                part.kernel,
-                part.chip_name,
-                part.how,
-                (*before.entries, *part.entries),
-                (*before.branches, *part.branches),
-                sources={**before.sources, **part.sources},
-            )
-        found[key] = part
-    return list(found.values())

@@ -12,6 +12,8 @@ from memlane.record import kernel_label
 
 CYCLES = "warp cycles"
 """Unit of findings that do not count transactions."""
+LANES = "lanes"
+"""Unit of findings about updates of one address."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,8 @@ class Finding:
     """How the cost was estimated: a clause."""
     evidence: Mapping[str, float] = field(default_factory=dict)
     """Numbers that the rule used, by name with unit."""
+    lines: tuple[int, ...] = ()
+    """Lines of all its accesses, ascending: several if they do the same to one array. `line` is the costliest."""
     column: int | None = None
     """Column of the statement, 1-based; None if all accesses of the line share one column."""
     arrays: tuple[str, ...] = ()
@@ -110,12 +114,14 @@ class Finding:
 
     @property
     def place(self) -> str:
-        """File name and line, such as `transpose.cu:17`, with the column if that distinguishes accesses.
+        """File name and line, such as `transpose.cu:17`, with the column if that distinguishes accesses; `aos.cu:20-23` for several lines.
 
         Compilers use line 0 for code that they made themselves, or merged from several lines.
         """
         if not self.line:
             return f"{PurePath(self.file).name} (at no line)"
+        if len(self.lines) > 1:
+            return f"{PurePath(self.file).name}:{_ranges(self.lines)}"
         return f"{PurePath(self.file).name}:{self.line}{'' if self.column is None else f':{self.column}'}"
 
     @property
@@ -163,7 +169,14 @@ class Finding:
         now, then = duration(1e3 * self.launch_us), duration(1e3 * (self.launch_us - self.saved_us))
         if then == now:
             return f"This alone does not slow the kernel down: it takes {now} with or without it (modelled, without probes)"
+        if self.unit == LANES:
+            return f"With each update at an address of its own, the kernel would take {then} instead of {now} (modelled, without probes)"
         return f"The kernel would take {then} instead of {now} (modelled, without probes)"
+
+    @property
+    def saved_share(self) -> float | None:
+        """Share of the predicted time of the launches that a fix would save, 0 to 1; None if it was not predicted."""
+        return None if self.saved_us is None or not self.launch_us else max(0.0, self.saved_us) / self.launch_us
 
     def __str__(self) -> str:
         of = f" of {self.access}" if self.arrays else f" ({self.access})" if self.access else ""
@@ -171,9 +184,31 @@ class Finding:
 
     def as_dict(self) -> dict[str, Any]:
         """Return all fields and the derived numbers as plain values, ready for JSON."""
-        derived = ("per_request", "ideal_per_request", "ratio", "excess_transactions", "cost", "time", "launch", "place", "access")
-        several = {"arrays": list(self.arrays), "called_at": list(self.called_at)}
+        derived = (
+            "saved_share",
+            "per_request",
+            "ideal_per_request",
+            "ratio",
+            "excess_transactions",
+            "cost",
+            "time",
+            "launch",
+            "place",
+            "access",
+        )
+        several = {"arrays": list(self.arrays), "called_at": list(self.called_at), "lines": list(self.lines)}
         return {**asdict(self), **several, **{name: getattr(self, name) for name in derived}, "text": str(self)}
+
+
+def _ranges(lines: Sequence[int]) -> str:
+    """Return ascending lines in short: `20-23,30`."""
+    parts: list[list[int]] = []
+    for line in lines:
+        if parts and line == parts[-1][1] + 1:
+            parts[-1][1] = line
+        else:
+            parts.append([line, line])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
 
 
 def join_names(names: Sequence[str], most: int = 4) -> str:

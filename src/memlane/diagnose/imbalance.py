@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from memlane.diagnose.barriers import held_at_barriers
 from memlane.diagnose.cost import Cost
 from memlane.diagnose.evidence import TIMES, WHOLE, Evidence, Rows
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
@@ -51,20 +52,23 @@ def _of_warps(evidence: Evidence, rows: Rows) -> Verdict | None:
     behind = busy.max(1)[:, None] - busy
     excess = float(behind.sum())
     waited = float(np.clip(_lived(evidence.lives, stride, blocks, warps) - busy, 0, behind).sum())
-    if ratio < MIN_RATIO or excess < MIN_SHARE * evidence.life:
+    method = (
+        f"the time for which warps have finished their accesses but not exited while {_BUSIEST}, summed over the warps; upper bound: as if "
+        f"no warp exited early; {_WITH_PROBES}"
+    )
+    held = held_at_barriers(evidence, shared)
+    if held is not None:
+        waited = held.waited
+        method = f"the time for which warps wait at barriers for a warp that makes these accesses; {_WITH_PROBES}"
+    if ratio < MIN_RATIO or max(excess, waited) < MIN_SHARE * evidence.life:
         return None
     group = number * warps + rows.warp
+    waited = min(waited, evidence.life)
     return _verdict(
         evidence,
         rows,
         group,
-        Cost(
-            min(waited, evidence.life),
-            0.0,
-            excess,
-            f"the time for which warps have finished their accesses but not exited while {_BUSIEST}, summed over the warps; upper "
-            f"bound: as if no warp exited early; {_WITH_PROBES}",
-        ),
+        Cost(waited, 0.0, max(excess, waited), method),
         f"the busiest warp of a block makes {rounded(ratio)} times as many accesses as the average one",
         "Share the work evenly among the warps of a block, for example by striding over all of it with the whole block.",
         ratio,

@@ -49,7 +49,11 @@ class Limits:
 
 def _describe_excess(entry: SiteCounts, name: str, limit: float, value: float, findings: list[Finding], sources: Mapping[str, str]) -> str:
     site = entry.site
-    at_place = [one for one in findings if (one.kernel, one.file, one.line, one.op, one.space) == site.place]
+    at_place = [
+        one
+        for one in findings
+        if (one.kernel, one.file, one.op, one.space) == (site.kernel, site.file, site.op, site.space) and site.line in one.lines
+    ]
     first = next(iter(at_place), None)
     lines = sources.get(site.file, "").splitlines()
     quoted = f"\n{site.line:>6} | {lines[site.line - 1].strip()}" if 0 < site.line <= len(lines) else ""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memlane.chip import SECTOR_BYTES
-from memlane.diagnose.cost import MIN_NOTICEABLE, Cost, untimed_reason
+from memlane.diagnose.cost import MIN_NOTICEABLE, Cost, at_barriers, untimed_reason
 from memlane.diagnose.evidence import COUNTS, ORIGINS, Evidence
 from memlane.diagnose.rule import VERBS, Rule, Verdict, in_cycles
 from memlane.number_format import percent, plural
@@ -101,12 +101,13 @@ def _cost(evidence: Evidence, entry: SiteCounts, fewer: float) -> Cost:
     if not len(net):
         return Cost(least, least, None, f"one cycle for each request that would be saved; {untimed_reason(evidence.chip)}", measured=False)
     cycles = float(net.mean()) * least
-    return Cost(
+    alone = Cost(
         max(cycles, least),
         least,
         max(cycles, least),
         f"the mean of {plural(round(net.mean()), 'cycle')} for the {percent(fewer)} of the accesses that would be saved",
     )
+    return at_barriers(evidence, alone, evidence.excess(entry.site, net))
 
 
 RULE = Rule("narrow-access", "narrow accesses", examine, (COUNTS, ORIGINS))

@@ -3,13 +3,13 @@ structure."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
 from memlane.chip import SECTOR_BYTES
 from memlane.diagnose import cost
 from memlane.diagnose.evidence import COUNTS, Evidence
 from memlane.diagnose.rule import Rule, Verdict, of_sectors, per_request
+from memlane.diagnose.spacing import lane_stride, spacing_of
 from memlane.diagnose.uncoalesced import is_wasteful, shares_sectors
 from memlane.number_format import percent, plural
 from memlane.record import Site
@@ -19,19 +19,6 @@ _SKIPPING = (
     "Store data that is used together side by side (an array for each field instead of an array of structures), or let each thread "
     "use the data that it skips now.",
 )
-_VECTORS = {
-    (1, 2): "`uchar2`",
-    (1, 4): "`uchar4`",
-    (1, 8): "`uint2`",
-    (1, 16): "`uint4`",
-    (2, 2): "`half2` or `short2`",
-    (2, 4): "`uint2`",
-    (2, 8): "`uint4`",
-    (4, 2): "`float2` or `int2`",
-    (4, 4): "`float4` or `int4`",
-    (8, 2): "`double2`",
-}
-"""Bytes of an element and number of elements -> the vector of them."""
 
 
 def examine(evidence: Evidence) -> Iterator[Verdict]:
@@ -42,9 +29,8 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
         sectors, ideal = entry.sectors or 0, entry.ideal_sectors or 1
         used = ideal / sectors
         rows, row_bytes = evidence.rows_per_warp(entry.site.nbytes), evidence.row_bytes(entry.site.nbytes)
-        skipped = _stride(entry.site, evidence) or 0
-        if skipped > entry.site.nbytes:
-            cause, remedy = _of_skipping(entry.site, skipped, evidence)
+        if (lane_stride(entry.site, evidence) or 0) > entry.site.nbytes:
+            cause, remedy = _of_skipping(entry.site, evidence)
         else:
             cause, remedy = _cause_and_remedy(row_bytes, rows, sectors / entry.requests)
         touched, enough = (per_request(number, entry.requests) for number in (sectors, ideal))
@@ -76,31 +62,20 @@ def _cause_and_remedy(row_bytes: int | None, rows: int, per_request: float) -> t
     return _SKIPPING
 
 
-def _stride(site: Site, evidence: Evidence) -> int | None:
-    """Bytes from one lane's element to the next one's in the worst accesses of a place, for most lanes; None where none were seen."""
-    steps: Counter[int] = Counter()
-    for example in evidence.worst_examples(site):
-        seen = zip(example.addresses, example.addresses[1:], strict=False)
-        for lane, (one, following) in enumerate(seen if example.space == "global" else ()):
-            if example.active_mask >> lane & 3 == 3 and one != following:
-                steps[abs(following - one)] += 1
-    return steps.most_common(1)[0][0] if steps else None
-
-
-def _of_skipping(site: Site, stride: int, evidence: Evidence) -> tuple[str, str]:
-    """The cause and remedy of lanes between whose elements others lie: each thread may access those by other instructions of the kernel."""
-    count, offsets = stride // site.nbytes, set[int]()
-    for entry in evidence.accesses:
-        one = entry.site
-        alike = one.array == site.array and one.kind == site.kind and one.nbytes == site.nbytes
-        if alike and one.array and _stride(one, evidence) == stride:
-            offsets |= {min(example.addresses) % stride for example in evidence.worst_examples(one)}
-    vector = _VECTORS.get((site.nbytes, count))
-    if vector is None or site.kind not in ("load", "store") or stride % site.nbytes or len(offsets) < count:
+def _of_skipping(site: Site, evidence: Evidence) -> tuple[str, str]:
+    """Return cause and remedy of lanes between whose elements others lie, which each thread may access by other instructions."""
+    found = spacing_of(site, evidence)
+    if found is None or not found.is_whole:
         return _SKIPPING
-    return (
-        f"each thread {site.kind}s {count} neighbouring elements one by one, so the lanes of one request lie {stride} bytes apart",
-        f"Let each thread {site.kind} the {count} elements at once, as {vector}.",
+    cause = (
+        f"each thread {site.kind}s {found.elements} neighbouring elements one by one, so the lanes of one request lie {found.stride} bytes "
+        "apart"
+    )
+    if found.vector:
+        return cause, f"Let each thread {site.kind} the {found.elements} elements at once, as {found.vector}."
+    return cause, (
+        f"Store each of the {found.elements} in an array of its own, or let neighbouring lanes copy neighbouring words to shared memory "
+        "first, and use them from there."
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from memlane.chip import Chip
-from memlane.diagnose.cost import Cost
+from memlane.diagnose.cost import Cost, at_barriers
 from memlane.diagnose.evidence import CALIBRATION, COUNTS, ORIGINS, TIMES, WHOLE, Evidence, Numbers
 from memlane.diagnose.reuse import Reuse, reuses
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
@@ -25,8 +25,8 @@ MIN_SHARE = 0.01
 
 def examine(evidence: Evidence) -> Iterator[Verdict]:
     """Yield the accesses of a kernel that reload sectors."""
-    chip = evidence.chip
-    if chip is None:
+    rows, chip = evidence.rows, evidence.chip
+    if rows is None or chip is None:
         return
     repeated = [found for found in reuses(evidence) if _is_repeated(found)]
     share = min(1.0, sum(found.ideal_sectors for found in repeated) / max(evidence.sectors, 1))
@@ -40,13 +40,17 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
         yield in_cycles(
             found.site,
             found.cycles,
-            Cost(
-                staged,
-                float(beyond[: found.certain].sum()),
-                found.cycles * (1 - 1 / found.times),
-                f"{len(found.again):,} of {plural(found.requests, 'load')} repeat a sector, assumed to be the fastest ones: their time "
-                f"above the {plural(round(chip.latency.shared), 'cycle')} of shared memory, with {percent(share)} of their wait in L1, "
-                "which is the share of repeated sectors in all sectors; upper bound: with the whole wait",
+            at_barriers(
+                evidence,
+                Cost(
+                    staged,
+                    float(beyond[: found.certain].sum()),
+                    found.cycles * (1 - 1 / found.times),
+                    f"{len(found.again):,} of {plural(found.requests, 'load')} repeat a sector, assumed to be the fastest ones: their time "
+                    f"above the {plural(round(chip.latency.shared), 'cycle')} of shared memory, with {percent(share)} of their wait in L1, "
+                    "which is the share of repeated sectors in all sectors; upper bound: with the whole wait",
+                ),
+                np.where(found.records & (rows.cycles <= found.again[-1]), rows.cycles, 0.0),
             ),
             (
                 f"each sector of its array is loaded {rounded(found.times)} times or more, and L1 serves {percent(found.from_l1)} of "

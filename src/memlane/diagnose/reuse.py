@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from memlane.chip import SECTOR_BYTES, Chip
 from memlane.chip.floors import L2_READS
@@ -47,6 +48,8 @@ class Reuse:
     number lies between two bounds, see `_repeated_shares`."""
     certain: int
     """How many of `again`, from the first on, are certain."""
+    records: npt.NDArray[np.bool_]
+    """Which records of the kernel are its loads."""
     cycles: float
     """Total net cycles of the accesses."""
     mean: float
@@ -93,6 +96,7 @@ def reuses(evidence: Evidence) -> Iterator[Reuse]:
             max(from_l1, 1.0 - _read_from_l2(evidence, chip) / max(sectors, 1)),
             np.sort(cycles)[: round(len(cycles) * likely)],
             round(len(cycles) * certain),
+            chosen,
             rows.total(chosen),
             float(cycles.mean()),
             sum(one.ideal_sectors or 0 for one in counted),

@@ -44,6 +44,12 @@ class Verdict:
     """Line of the finding, if it is not that of the site."""
     about: tuple[Site, ...] = ()
     """Sites concerned, if they are not those of the access that contains `site`."""
+    is_of_access: bool = False
+    """Whether the verdict is about an access alone, so that equal ones of the same array are one finding."""
+    retell: Callable[[int], str] | None = None
+    """Function from the requests of several lines to `what`, if that names them."""
+    lines: tuple[int, ...] = ()
+    """Lines of the finding, if there may be several."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +75,8 @@ def of_sectors(counts: SiteCounts, cost: Cost, what: str, cause: str, remedy: st
     """Return a verdict on the sectors of one access."""
     sectors, ideal = counts.sectors or 0, counts.ideal_sectors or 0
     given = {"sectors per request": sectors / counts.requests, "ideal sectors per request": ideal / counts.requests, **numbers}
-    return Verdict(counts.site, "sectors", sectors, ideal, what, cause, remedy, cost, counts.requests, counts.bytes, SECTOR_BYTES, given)
+    moved = (counts.requests, counts.bytes, SECTOR_BYTES)
+    return Verdict(counts.site, "sectors", sectors, ideal, what, cause, remedy, cost, *moved, given, is_of_access=True)
 
 
 def in_cycles(

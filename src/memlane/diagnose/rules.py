@@ -24,8 +24,10 @@ from memlane.diagnose import (
     reloaded_sectors,
     uncoalesced,
 )
-from memlane.diagnose.evidence import HOW_TO_GET, SAME, Evidence, merge_evidence, of_trace
+from memlane.diagnose.collect import merge_evidence, of_trace
+from memlane.diagnose.evidence import HOW_TO_GET, SAME, Evidence
 from memlane.diagnose.finding import Finding
+from memlane.diagnose.merging import merge_alike
 from memlane.diagnose.rule import Rule, Verdict
 from memlane.errors import RecordError
 from memlane.record import Counts, LaunchInfo, Site, Trace, load
@@ -117,7 +119,7 @@ def examine(evidence: Sequence[Evidence], rules: Sequence[Rule] = RULES) -> Find
             if missing:
                 lacking.setdefault((rule.id, missing), []).append(part.kernel)
             else:
-                found = [_finding(rule, verdict, part) for verdict in rule.examine(part)]
+                found = [_finding(rule, verdict, part) for verdict in merge_alike(rule.examine(part), part)]
                 weighed += [(_weight(one, part), one) for one in found]
     titles = {rule.id: rule.title for rule in rules}
     unexamined = [
@@ -209,7 +211,8 @@ def _finding(rule: Rule, verdict: Verdict, evidence: Evidence) -> Finding:
         times_modelled=cost.measured and evidence.modelled,
         method=cost.method,
         evidence=verdict.numbers,
-        column=_column(evidence, site) if line == site.line else None,
+        lines=verdict.lines or (line,),
+        column=_column(evidence, site) if line == site.line and len(verdict.lines) < 2 else None,
         arrays=tuple(dict.fromkeys(name for one in about if (name := one.array or one.array_label))),
         least_per_request=least,
         most_per_request=most,

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memlane.chip import SECTOR_BYTES
+from memlane.chip import LANES, SECTOR_BYTES
 from memlane.diagnose import cost
 from memlane.diagnose.evidence import COUNTS, Evidence
+from memlane.diagnose.finding import join_names
 from memlane.diagnose.rule import VERBS, Rule, Verdict, of_sectors, per_request
+from memlane.diagnose.spacing import is_repeated, lane_stride, spacing_of
 from memlane.number_format import plural, rounded
 from memlane.record import AccessExample, Site, SiteCounts
 
@@ -101,7 +103,61 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             sectors, ideal = entry.sectors or 0, entry.ideal_sectors or 1
             touched, enough = (per_request(number, entry.requests) for number in (sectors, ideal))
             what = f"each request touches {touched} sectors where {enough} would do ({rounded(sectors / ideal)} times the traffic)"
-            yield of_sectors(entry, cost.of_sectors(evidence, entry), what, _cause(entry, sectors), remedy(entry.site))
+            told = _of_spacing(entry.site, evidence) or _of_loaded(entry.site, evidence)
+            cause, advice = told or (
+                _cause(entry, sectors),
+                _of_thread_indices(evidence) or remedy(entry.site, is_repeated(entry.site, evidence)),
+            )
+            yield of_sectors(entry, cost.of_sectors(evidence, entry), what, cause, advice)
+
+
+def _of_spacing(site: Site, evidence: Evidence) -> tuple[str, str] | None:
+    """Return cause and remedy of lanes with a thread's neighbouring elements, or fields of a structure, between them; None for others."""
+    found = spacing_of(site, evidence)
+    if found is None or (found.is_repeated and not found.is_walk and len(found.offsets) < 2):
+        return None
+    apart = f"the lanes of one request lie {found.stride} bytes apart"
+    wide = f", or let each thread {site.kind} 16 bytes at once, as {found.part}" if found.part else ""
+    if found.is_walk:
+        return (
+            f"each thread {site.kind}s neighbouring elements one after the other, so {apart}",
+            f"Let thread i of n {site.kind} elements i, i + n, i + 2n and so on{wide}.",
+        )
+    number = plural(len(found.offsets), "element") if found.is_whole else f"{len(found.offsets)} of {found.elements} elements"
+    return (
+        f"each thread {site.kind}s {number} in {found.stride} bytes one by one, so {apart}",
+        f"Store each in an array of its own (an array for each field instead of an array of structures){wide}.",
+    )
+
+
+def _of_loaded(site: Site, evidence: Evidence) -> tuple[str, str] | None:
+    """Return cause and remedy of lanes whose addresses come from loaded indices and have no constant distance; None for others."""
+    if site.is_atomic or not site.address_loads or lane_stride(site, evidence) is not None or not evidence.worst_examples(site):
+        return None
+    known = {one.instruction: one for one in evidence.own_sites}
+    indices = [known[number] for number in site.address_loads if number in known and known[number].space == "global"]
+    named = join_names(tuple(dict.fromkeys(name for one in indices if (name := one.array or one.array_label))))
+    if not indices:
+        return None
+    return (
+        f"the addresses come from values that were loaded before{f' ({named})' if named else ''}, and are not contiguous",
+        f"Order these values, so that neighbouring threads {VERBS[site.kind]} neighbouring addresses, or store what one value selects side "
+        "by side and let several lanes access it together.",
+    )
+
+
+def _of_thread_indices(evidence: Evidence) -> str:
+    """Return a remedy if blocks have rows and no access of the kernel to global memory has contiguous lanes; else an empty string."""
+    blocks = [launch.block for launch in evidence.launches]
+    made = [one for one in evidence.accesses if one.requests and one.site.space == "global" and not one.site.is_of_compiler]
+    if len(made) < 2 or not blocks or min(block[0] for block in blocks) < LANES or min(block[1] for block in blocks) < 2:
+        return ""
+    if any(one.site.is_atomic or not is_wasteful(one, evidence) for one in made):
+        return ""
+    return (
+        "Let `threadIdx.x` count along neighbouring addresses: no access of the kernel does, so exchange the roles of the thread's "
+        "indices in all of them."
+    )
 
 
 def _cause(counts: SiteCounts, sectors: int) -> str:
@@ -114,11 +170,14 @@ def _cause(counts: SiteCounts, sectors: int) -> str:
     return "the addresses of its lanes are not contiguous"
 
 
-def remedy(site: Site) -> str:
-    """Return the remedy for accesses with scattered lanes."""
+def remedy(site: Site, is_loop: bool = False) -> str:
+    """Return the remedy for accesses with scattered lanes. `is_loop`: whether a thread makes several of them."""
     advice = f"Let neighbouring threads {VERBS[site.kind]} neighbouring addresses"
     if site.is_atomic:
         return f"{advice}, or collect the updates in shared memory first."
+    if is_loop and site.kind == "load":
+        advice += ", for example by giving what a thread reads to a whole warp"
+        return f"{advice}, through a shared-memory tile, or by another layout of the array: `memlane fix` tries some."
     return f"{advice}, for example through a shared-memory tile, or by another layout of the array: `memlane fix` tries some."
 
 

@@ -223,6 +223,11 @@ CONTEXT = np.dtype(
         ("accesses_left", "i8"),
         ("accesses_not_kept", "u8"),
         ("new_page", "u8"),
+        # waits at barriers of the blocks, if accesses are kept and times are modelled
+        ("waits", "u8"),
+        ("wait_count", "u8"),
+        ("wait_room", "u8"),
+        ("new_wait_page", "u8"),
         ("patterns", "u8"),
         ("examples", "u8"),
         ("example_block", "i8"),

@@ -56,6 +56,10 @@ ACCESS_DTYPE = np.dtype(
 """One row per warp-level access. `issue`, `complete`: when the access left the warp and when its value arrived, in cycles of `%clock64` on
 the block's SM (0 without the clock layer). `space`: state space that it led to, by `SPACE_NUMBERS`."""
 
+WAIT_DTYPE = np.dtype([("block", "u4"), ("warp", "u2"), ("arrived", "i8"), ("opened", "i8")], align=True)
+"""One row per warp and barrier of its block that it waited at: when it arrived and when the barrier let it continue, in cycles as in
+`ACCESS_DTYPE`."""
+
 EXAMPLE_DTYPE = np.dtype(
     [
         ("instruction", "u4"),
@@ -103,6 +107,9 @@ class LaunchObservation(Generic[L]):
     not count."""
     reports: tuple[Report, ...] | None = None
     """Findings of the checker; None unless requested."""
+    waits: npt.NDArray[Any] | None = None
+    """Waits of warps at barriers of their blocks in `WAIT_DTYPE`, in the order in which the barriers opened; None unless accesses were
+    requested with the clock layer, or if there were more than `Layers.max_accesses`."""
     examples: npt.NDArray[Any] | None = None
     """Some of the accesses with the addresses of their lanes, in `EXAMPLE_DTYPE`; None unless accesses were requested."""
     broke_off: bool = False

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.instrument import Decoded
-from memlane.launch import SPACE_NUMBERS, Launcher
+from memlane.launch import ACCESS_DTYPE, SPACE_NUMBERS, Launcher
 from memlane.measure.examples import ObservedRun, chosen_examples
 from memlane.measure.instrumented_module import InstrumentedModule
 from memlane.measure.join import IntArray, match_by_time
@@ -19,7 +19,20 @@ from memlane.measure.observed_counts import branch_counts, counts_of_sites, summ
 from memlane.measure.perturbation import perturbation_of, resident_blocks_of
 from memlane.measure.runs import Grid, LaunchRecord, grids_of
 from memlane.measure.verdicts import sites_with_evidence
-from memlane.record import WARP_DTYPE, AccessExample, BranchCounts, CopyInfo, LaunchInfo, Site, SiteCounts, Skipped, Trace, build_trace
+from memlane.record import (
+    BARRIER_DTYPE,
+    COMPLETE,
+    WARP_DTYPE,
+    AccessExample,
+    BranchCounts,
+    CopyInfo,
+    LaunchInfo,
+    Site,
+    SiteCounts,
+    Skipped,
+    Trace,
+    build_trace,
+)
 
 _GLOBAL, _SHARED, _NOWHERE = SPACE_NUMBERS["global"], SPACE_NUMBERS["shared"], 255
 """State space numbers in rows of accesses; the last one means no space."""
@@ -61,7 +74,26 @@ def assemble_trace(
         examples=_examples(grids, table),
         sources={name: text for probed in collected for name, text in probed.original.module.sources.items()},
         copies=copies,
+        windows=_least_windows(parts),
+        barriers=np.concatenate([_barriers(number, grid) for number, grid in enumerate(grids)] or [np.zeros(0, BARRIER_DTYPE)]),
     )
+
+
+def _least_windows(parts: Sequence[_Part]) -> dict[str, float]:
+    """Return by scheme the fewest cycles that its probes added in any run."""
+    schemes = {scheme for part in parts for scheme in part.windows}
+    return {scheme: min(part.windows[scheme] for part in parts if scheme in part.windows) for scheme in sorted(schemes)}
+
+
+def _barriers(number: int, grid: Grid) -> npt.NDArray[Any]:
+    """Return the waits of one run's warps at barriers of their blocks; no rows if they are not known."""
+    seen = None if grid.observation is None else grid.observation.waits
+    rows = np.zeros(0 if seen is None else len(seen), BARRIER_DTYPE)
+    if seen is not None:
+        rows["launch"] = number
+        for name in ("block", "warp", "arrived", "opened"):
+            rows[name] = seen[name]
+    return rows
 
 
 def _skipped(records: Sequence[LaunchRecord]) -> list[Skipped]:
@@ -112,6 +144,8 @@ class _Part:
 
     columns: dict[str, npt.NDArray[Any]]
     warps: npt.NDArray[Any]
+    windows: Mapping[str, float]
+    """Cycles that the probes of each scheme add to an access, if the target observed the accesses themselves."""
 
 
 def _columns(number: int, grid: Grid, rows: npt.NDArray[Any], site_numbers: IntArray) -> _Part:
@@ -130,14 +164,15 @@ def _columns(number: int, grid: Grid, rows: npt.NDArray[Any], site_numbers: IntA
     told = np.zeros(len(traced.sites), bool)
     told[[number for found in traced.probes.values() for number, probe in found.items() if probe.window_ends]] = True
     columns["exposed"] = np.where(told[site], records["exposed"][rows].astype(np.int64), -1)
-    columns["sectors"], columns["wavefronts"] = _transactions(grid, site, columns)
+    seen = _observed_accesses(grid, site, columns)
+    columns["sectors"], columns["wavefronts"] = _transactions(seen, len(site))
     mine = grid.warp_rows
     warps = np.zeros(len(mine), WARP_DTYPE)
     for name in WARP_DTYPE.names or ():
         if name != "launch":
             warps[name] = mine[name]
     warps["launch"] = number
-    return _Part(columns, warps)
+    return _Part(columns, warps, _windows(seen, site, columns, traced.sites, told))
 
 
 def _rows_of(grids: Sequence[Grid]) -> list[IntArray]:
@@ -159,11 +194,11 @@ def _rows_of(grids: Sequence[Grid]) -> list[IntArray]:
     return rows
 
 
-def _transactions(grid: Grid, site: IntArray, columns: Mapping[str, npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Return sectors and wavefronts of each row whose access the target observed; -1 elsewhere."""
-    unknown = np.full(len(site), -1, np.int32)
+def _observed_accesses(grid: Grid, site: IntArray, columns: Mapping[str, npt.NDArray[Any]]) -> tuple[IntArray, npt.NDArray[Any]]:
+    """Return for each row the index of the access that the target observed within it, -1 for none, and these accesses."""
+    nothing = np.full(len(site), -1, np.int64), np.zeros(0, ACCESS_DTYPE)
     if grid.observation is None or grid.observation.accesses is None or not len(grid.observation.accesses):
-        return unknown, unknown
+        return nothing
     record, seen = grid.record, grid.observation.accesses
     sites = _sites_by_position(record)
     seen = seen[seen["instruction"] < len(sites)]  # Instructions of called functions follow those of the kernel.
@@ -172,6 +207,8 @@ def _transactions(grid: Grid, site: IntArray, columns: Mapping[str, npt.NDArray[
     # The stores of a copy to shared memory are observed later than its loads, and would match its next execution.
     mine = (of_site >= 0) & ~(copies[of_site] & (seen["space"] == _SHARED))
     seen, of_site = seen[mine], of_site[mine]
+    if not len(seen):
+        return nothing
     n_sites, n_warps = len(record.probed.traced.sites), record.launch.warps_per_block
     match = match_by_time(
         (columns["block"].astype(np.int64) * n_warps + columns["warp"]) * n_sites + site,
@@ -180,13 +217,44 @@ def _transactions(grid: Grid, site: IntArray, columns: Mapping[str, npt.NDArray[
         (seen["block"].astype(np.int64) * n_warps + seen["warp"]) * n_sites + of_site,
         seen["issue"],
     )
+    return match, seen
+
+
+def _transactions(observed: tuple[IntArray, npt.NDArray[Any]], rows: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Return sectors and wavefronts of each row whose access the target observed; -1 elsewhere."""
+    match, seen = observed
     if not len(seen):
+        unknown = np.full(rows, -1, np.int32)
         return unknown, unknown
     # The state space that the access led to, which the site of a generic address does not give.
     space = np.where(match >= 0, seen["space"][match], _NOWHERE)
     sectors = np.where(space == _GLOBAL, seen["sectors"][match].astype(np.int64), -1)
     wavefronts = np.where(space == _SHARED, seen["wavefronts"][match].astype(np.int64), -1)
     return sectors, wavefronts
+
+
+def _windows(
+    observed: tuple[IntArray, npt.NDArray[Any]],
+    site: IntArray,
+    columns: Mapping[str, npt.NDArray[Any]],
+    sites: Sequence[Site],
+    later: npt.NDArray[np.bool_],
+) -> dict[str, float]:
+    """Return by scheme the fewest cycles by which a record is longer than its access, where both are known.
+
+    `later`: whether the records of each site end at the first use of the value.
+    """
+    match, seen = observed
+    found: dict[str, float] = {}
+    if not len(seen):
+        return found
+    longer = columns["end"] - columns["start"] - (seen["complete"] - seen["issue"])[match]
+    for number in np.unique(site[match >= 0]).tolist():
+        one = sites[number]
+        if one.completeness == COMPLETE and one.kind == "load" and not later[number]:
+            least = float(longer[(match >= 0) & (site == number)].min())
+            found[one.scheme] = min(found.get(one.scheme, least), least)
+    return {scheme: cycles for scheme, cycles in found.items() if cycles > 0}
 
 
 def _sites_by_position(record: LaunchRecord) -> IntArray:
@@ -224,6 +292,7 @@ def _launch_info(number: int, grid: Grid, scheme: str, table: _SiteTable) -> Lau
         failed=grid.failure,
         staging=replace(grid.record.probed.staging(launch), unknown=unknown),
         resident_blocks=resident,
+        has_barriers=grid.observation is not None and grid.observation.waits is not None,
         time=None if grid.observation is None else grid.observation.time,
     )
 

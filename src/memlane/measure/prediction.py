@@ -22,7 +22,7 @@ from memlane.model.kernel import Prediction, Sampled, Wait, predicted
 from memlane.model.scheduling import scheduled
 from memlane.number_format import plural
 from memlane.ptx import Function, Instruction, Module, memory_access, values_read, values_written
-from memlane.record import Change, PredictedPart, PredictedTime, SiteCounts, access_groups
+from memlane.record import Change, PredictedPart, PredictedTime, SiteCounts, groups_of_array
 from memlane.sass import disassemble
 
 SAMPLED_SMS = 16
@@ -218,10 +218,10 @@ def predicted_time(launch: Launch, counts: Sequence[SiteCounts]) -> PredictedTim
 
 
 def _wasteful(counts: Sequence[SiteCounts]) -> list[frozenset[int]]:
-    """Return the instructions with excess transactions of each access, the costliest access first."""
+    """Return the instructions with excess transactions of each access, on one line or several, the costliest access first."""
     by_site = {one.site.instruction: one for one in counts}
     excess = {number: found for number, one in by_site.items() if (found := _excess(one)) > LEAST_EXCESS * one.requests}
-    groups = [frozenset(group) & excess.keys() for group in access_groups([one.site for one in counts], by_site)]
+    groups = [frozenset(group) & excess.keys() for group in groups_of_array([one.site for one in counts], by_site)]
     return sorted(filter(None, groups), key=lambda group: -sum(excess[number] for number in group))[:MOST_CHANGES]
 
 

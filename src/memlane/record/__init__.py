@@ -4,7 +4,7 @@ Order inside: site <- counts, example, perturbation, sample, staging <- schema <
 summary. `output` writes a file completely or not at all.
 """
 
-from memlane.record.accesses import access_groups
+from memlane.record.accesses import access_groups, groups_of_array
 from memlane.record.axis import SmClock, TimeAxis, time_axis
 from memlane.record.build import build_trace
 from memlane.record.counts import BranchCounts, Counts, Exactness, SiteCounts, Totals, source_line, total_by_place
@@ -13,7 +13,17 @@ from memlane.record.file import is_broken_off, is_record, save
 from memlane.record.output import check_output, check_output_directory, replacing, replacing_directory
 from memlane.record.perturbation import Footprint, Perturbation
 from memlane.record.sample import Sample, Span, span_text
-from memlane.record.schema import ACCESS_SCHEMA, WARP_DTYPE, ArrayArgument, Change, CopyInfo, LaunchInfo, PredictedPart, PredictedTime
+from memlane.record.schema import (
+    ACCESS_SCHEMA,
+    BARRIER_DTYPE,
+    WARP_DTYPE,
+    ArrayArgument,
+    Change,
+    CopyInfo,
+    LaunchInfo,
+    PredictedPart,
+    PredictedTime,
+)
 from memlane.record.site import (
     BLOCK_VISIBLE,
     BY_EMULATOR,
@@ -38,6 +48,7 @@ from memlane.titles import kernel_label
 
 __all__ = [
     "ACCESS_SCHEMA",
+    "BARRIER_DTYPE",
     "BLOCK_VISIBLE",
     "BY_EMULATOR",
     "COMPLETE",
@@ -79,6 +90,7 @@ __all__ = [
     "build_trace",
     "check_output",
     "check_output_directory",
+    "groups_of_array",
     "is_broken_off",
     "is_record",
     "kernel_label",

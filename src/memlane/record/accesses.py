@@ -50,3 +50,24 @@ def _merge_equal(parts: Sequence[list[int]], counts: Mapping[int, SiteCounts]) -
 
 def _is_same(one: float, other: float) -> bool:
     return math.isclose(one, other, rel_tol=SAME)
+
+
+def groups_of_array(sites: Iterable[Site], counts: Mapping[int, SiteCounts]) -> list[list[int]]:
+    """Return accesses as `access_groups`, with those of several lines joined that do the same to one array.
+
+    They have the same width, kind (in global memory), call path and transactions per request, such as `p[i].x` and `p[i].y` on two lines,
+    or the loads of a stencil: one cause, and one change to the data, concerns all of them.
+    """
+    known = {site.instruction: site for site in sites}
+    joined: dict[Hashable, list[list[int]]] = {}
+    for group in access_groups(known.values(), counts):
+        first = known[group[0]]
+        arrays = tuple(dict.fromkeys((known[one].array, known[one].argument) for one in group))
+        kind = "" if first.space == "shared" else first.kind  # A layout of shared memory concerns loads and stores alike.
+        key: Hashable = (first.kernel, first.file, arrays, kind, first.space, first.nbytes, first.calls, first.inlined)
+        joined.setdefault(key if all(map(_is_named, arrays)) else first.instruction, []).append(group)
+    return [group for groups in joined.values() for group in _merge_equal(groups, counts)]
+
+
+def _is_named(array: tuple[str, int | None]) -> bool:
+    return bool(array[0]) or array[1] is not None

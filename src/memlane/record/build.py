@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from memlane.number_format import plural
 from memlane.record.example import AccessExample
-from memlane.record.schema import ACCESS_SCHEMA, WARP_DTYPE, CopyInfo, LaunchInfo
+from memlane.record.schema import ACCESS_SCHEMA, BARRIER_DTYPE, WARP_DTYPE, CopyInfo, LaunchInfo
 from memlane.record.site import Site, Skipped
 from memlane.record.trace import Trace
 
@@ -39,6 +39,7 @@ def build_trace(
     clock_mhz: float = 0.0,
     driver: str = "",
     copies: Sequence[CopyInfo] = (),
+    barriers: npt.NDArray[Any] | None = None,
 ) -> Trace:
     """Return the trace of the records in `columns`, which may be in any order.
 
@@ -67,6 +68,7 @@ def build_trace(
         clock_mhz=float(clock_mhz),
         driver=driver,
         copies=tuple(copies),
+        barriers=np.zeros(0, BARRIER_DTYPE) if barriers is None else barriers.astype(BARRIER_DTYPE, copy=False),
         version=_version(),
     )
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from memlane.record.example import AccessExample
-from memlane.record.schema import CopyInfo, LaunchInfo
+from memlane.record.schema import BARRIER_DTYPE, CopyInfo, LaunchInfo
 from memlane.record.site import Site, Skipped
 
 Ints = npt.NDArray[np.int64]
@@ -48,6 +48,8 @@ class TraceContents:
     """Version of the GPU's driver, such as `580.159.04, CUDA 13.0`; empty if there was none or it is unknown."""
     failed: str = ""
     """Reason why the traced program broke off, so that later launches are missing; empty if it succeeded."""
+    barriers: npt.NDArray[Any] = field(default_factory=lambda: np.zeros(0, BARRIER_DTYPE), repr=False)
+    """Waits of the warps at barriers of their blocks, rows in `BARRIER_DTYPE`, for launches with `LaunchInfo.has_barriers`."""
     copies: tuple[CopyInfo, ...] = ()
     """The copies of a traced plan, in the order in which they were started."""
 

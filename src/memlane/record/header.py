@@ -18,7 +18,7 @@ from memlane.number_format import plural
 from memlane.record.contents import TraceContents
 from memlane.record.example import AccessExample
 from memlane.record.plain_data import from_plain
-from memlane.record.schema import WARP_DTYPE, CopyInfo, LaunchInfo
+from memlane.record.schema import BARRIER_DTYPE, WARP_DTYPE, CopyInfo, LaunchInfo
 from memlane.record.site import Site, Skipped
 
 FORMAT = 3
@@ -26,6 +26,7 @@ FORMAT = 3
 FORMAT_KEY = "memlane_format"
 HEADER_KEY = "memlane_header"
 WARPS_KEY = "memlane_warps"
+BARRIERS_KEY = "memlane_barriers"
 
 HEADER_LIMIT_BYTES = 1 << 28
 """Maximum length of the unpacked header; no program has that much source text or that many sites."""
@@ -58,14 +59,17 @@ def encode(trace: TraceContents) -> dict[str, str]:
         "skipped": [asdict(one) for one in trace.skipped],
         "examples": [asdict(one) for one in trace.examples],
         "copies": [asdict(one) for one in trace.copies],
-        "warps": {"rows": len(trace.warps), "fields": _WARP_FIELDS},
+        "warps": {"rows": len(trace.warps), "fields": _described(WARP_DTYPE)},
     }
-    columns = b"".join(np.ascontiguousarray(trace.warps[name], dtype).tobytes() for name, dtype in _fields(WARP_DTYPE))
+    more: dict[str, str] = {}
+    if len(trace.barriers):
+        header["barriers"] = {"rows": len(trace.barriers), "fields": _described(BARRIER_DTYPE)}
+        more[BARRIERS_KEY] = _pack(_column_bytes(trace.barriers, BARRIER_DTYPE), WARPS_LIMIT_BYTES)
     return {
         FORMAT_KEY: str(FORMAT),
         HEADER_KEY: _pack(json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode(errors="replace"), HEADER_LIMIT_BYTES),
-        WARPS_KEY: _pack(columns, WARPS_LIMIT_BYTES),
-    }
+        WARPS_KEY: _pack(_column_bytes(trace.warps, WARP_DTYPE), WARPS_LIMIT_BYTES),
+    } | more
 
 
 def decode(metadata: Mapping[str, str]) -> dict[str, Any]:
@@ -77,15 +81,16 @@ def decode(metadata: Mapping[str, str]) -> dict[str, Any]:
     for name, entries in (("sites", header.sites), ("launches", header.launches)):
         if [entry.id for entry in entries] != list(range(len(entries))):
             raise ValueError(f"the ids in header.{name} are not 0, 1, 2, ... in order")
-    warps = _warps(header.warps, _unpack(metadata[WARPS_KEY], WARPS_LIMIT_BYTES))
-    if len(warps) and int(warps["launch"].max()) >= len(header.launches):
-        raise ValueError(f"a warp names launch {warps['launch'].max()}, but there are only {len(header.launches)}")
-    for name in ("begin_cycles", "end_cycles", "begin_ns", "end_ns"):
-        if len(warps) and (warps[name].max() > _LATEST or warps[name].min() < -_LATEST):
-            raise ValueError(f"the {name} of a warp is out of range: {warps[name].min()} to {warps[name].max()}")
+    warps = _rows(header.warps, _unpack(metadata[WARPS_KEY], WARPS_LIMIT_BYTES), WARP_DTYPE, "warp")
+    _check_rows(warps, header, ("begin_cycles", "end_cycles", "begin_ns", "end_ns"), "a warp")
+    barriers = np.zeros(0, BARRIER_DTYPE)
+    if header.barriers is not None:
+        barriers = _rows(header.barriers, _unpack(metadata[BARRIERS_KEY], WARPS_LIMIT_BYTES), BARRIER_DTYPE, "barrier")
+        _check_rows(barriers, header, ("arrived", "opened"), "a wait at a barrier")
     _check_examples(header)
     launches = tuple(replace(one, device=one.device or header.target) for one in header.launches)
-    return {entry.name: getattr(header, entry.name) for entry in fields(_Header)} | {"warps": warps, "launches": launches}
+    found = {entry.name: getattr(header, entry.name) for entry in fields(_Header)}
+    return found | {"warps": warps, "barriers": barriers, "launches": launches}
 
 
 def failure(metadata: Mapping[str, str]) -> str:
@@ -95,8 +100,8 @@ def failure(metadata: Mapping[str, str]) -> str:
 
 
 @dataclass(frozen=True)
-class _WarpLayout:
-    """Order and types of the concatenated warp columns."""
+class _RowLayout:
+    """Number of rows, and order and types of their concatenated columns."""
 
     rows: int
     fields: tuple[tuple[str, str], ...]
@@ -114,13 +119,24 @@ class _Header:
     launches: tuple[LaunchInfo, ...]
     sources: Mapping[str, str]
     windows: Mapping[str, float]
-    warps: _WarpLayout
+    warps: _RowLayout
     skipped: tuple[Skipped, ...] = ()
     examples: tuple[AccessExample, ...] = ()
     clock_mhz: float = 0.0
     driver: str = ""
     failed: str = ""
     copies: tuple[CopyInfo, ...] = ()
+    barriers: _RowLayout | None = None
+    """None if there are none, and in files of versions that did not keep waits at barriers."""
+
+
+def _check_rows(rows: npt.NDArray[Any], header: _Header, times: tuple[str, ...], label: str) -> None:
+    """Raise ValueError for rows of warps that name an unknown launch, or whose `times` are out of range."""
+    if len(rows) and int(rows["launch"].max()) >= len(header.launches):
+        raise ValueError(f"{label} names launch {rows['launch'].max()}, but there are only {len(header.launches)}")
+    for name in times:
+        if len(rows) and (rows[name].max() > _LATEST or rows[name].min() < -_LATEST):
+            raise ValueError(f"the {name} of {label} is out of range: {rows[name].min()} to {rows[name].max()}")
 
 
 def _check_examples(header: _Header) -> None:
@@ -134,17 +150,22 @@ def _check_examples(header: _Header) -> None:
             raise ValueError(f"header.examples[{number}] is of an unknown kind: {one.access} of {one.space} memory")
 
 
-def _warps(layout: _WarpLayout, data: bytes) -> npt.NDArray[Any]:
-    """Return the warps from the bytes of their columns."""
-    if layout.fields != _WARP_FIELDS or layout.rows * WARP_DTYPE.itemsize != len(data):
-        raise ValueError("the warp columns do not match their description")
-    warps = np.empty(layout.rows, WARP_DTYPE)
+def _rows(layout: _RowLayout, data: bytes, dtype: np.dtype[Any], label: str) -> npt.NDArray[Any]:
+    """Return rows of a structured dtype from the bytes of their columns."""
+    if layout.fields != _described(dtype) or layout.rows * dtype.itemsize != len(data):
+        raise ValueError(f"the {label} columns do not match their description")
+    rows = np.empty(layout.rows, dtype)
     position = 0
     for name, code in layout.fields:
         column = np.frombuffer(data, np.dtype(code), layout.rows, position)
-        warps[name] = column
+        rows[name] = column
         position += column.nbytes
-    return warps
+    return rows
+
+
+def _column_bytes(rows: npt.NDArray[Any], dtype: np.dtype[Any]) -> bytes:
+    """Return the columns of rows of a structured dtype, one after the other."""
+    return b"".join(np.ascontiguousarray(rows[name], kind).tobytes() for name, kind in _fields(dtype))
 
 
 def _fields(dtype: np.dtype[Any]) -> list[tuple[str, np.dtype[Any]]]:
@@ -152,7 +173,9 @@ def _fields(dtype: np.dtype[Any]) -> list[tuple[str, np.dtype[Any]]]:
     return [(name, field[0].newbyteorder("<")) for name, field in (dtype.fields or {}).items()]
 
 
-_WARP_FIELDS = tuple((name, dtype.str) for name, dtype in _fields(WARP_DTYPE))
+def _described(dtype: np.dtype[Any]) -> tuple[tuple[str, str], ...]:
+    """Return names and types of the fields of a structured dtype, as stored."""
+    return tuple((name, kind.str) for name, kind in _fields(dtype))
 
 
 def _pack(data: bytes, limit: int) -> str:

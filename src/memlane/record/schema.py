@@ -67,6 +67,9 @@ WARP_DTYPE = np.dtype(
 """One row per traced warp: its lifetime in cycles of its SM's clock and in ns of the global timer, and the numbers of kept and lost
 records."""
 
+BARRIER_DTYPE = np.dtype([("launch", "u4"), ("block", "u4"), ("warp", "u2"), ("arrived", "i8"), ("opened", "i8")])
+"""One row per warp and barrier of its block that it waited at: when it arrived and when the barrier opened, in cycles of its SM's clock."""
+
 
 @dataclass(frozen=True)
 class ArrayArgument:
@@ -160,6 +163,8 @@ class LaunchInfo:
     """Prediction by the timing model; None if not requested, and on a GPU."""
     device: str = ""
     """Name of the target that it ran on; empty in files of versions with one target per file."""
+    has_barriers: bool = False
+    """Whether the trace holds the waits of its warps at barriers of their blocks; false on a GPU."""
     path: tuple[int, ...] = ()
     """Positions of its step in a plan, and in each enclosing repeat; empty outside a plan."""
     turns: tuple[int, ...] = ()

@@ -10,7 +10,8 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from memlane.diagnose.comparison import CERTAINTY, Change, Comparison, KernelChange, LineChange, summary
+from memlane.diagnose.changes import CERTAINTY, Change, KernelChange, LineChange
+from memlane.diagnose.comparison import Comparison, summary
 from memlane.diagnose.side import Line
 from memlane.number_format import UNKNOWN, percent, short
 from memlane.report.json import document_head

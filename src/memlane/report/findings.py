@@ -49,7 +49,12 @@ def render_worst(
 
 
 def headline(finding: Finding) -> str:
-    """Return the most important number of a finding: its share of time, or else its excess traffic."""
+    """Return the most important number of a finding: what share of the launch or of its warps' time it costs, or else its excess traffic.
+
+    The share of the predicted time of the launch comes first: it is without probes, and includes what the other warps do meanwhile.
+    """
+    if finding.saved_share is not None:
+        return f"{percent(finding.saved_share)} of the kernel's predicted time"
     if finding.cost_share is not None:
         return f"{percent(finding.cost_share)} of the {'modelled ' if finding.times_modelled else ''}time of its warps"
     if finding.unit == CYCLES:

@@ -37,6 +37,9 @@ from memlane.launch.reports import Actor
 from memlane.number_format import plural
 from memlane.ptx import INSERTED, Instruction, demangle, past_tense
 
+_OF_CONTENTS = (UNWRITTEN, RACE_WITH_WRITE, RACE_WITH_READ)
+"""Kinds of finding about the memory that an access reaches."""
+
 
 @dataclass(frozen=True)
 class _Note:
@@ -75,12 +78,15 @@ class Findings:
     def reports(self, rows: npt.NDArray[Any]) -> tuple[Report, ...]:
         """Return one report per kind of finding, pair of source lines and overrun array, in source order."""
         merged: dict[tuple[Any, ...], Report] = {}
+        astray = {int(row["key"]) >> 8 & 0xFF_FFFF for row in rows if int(row["key"]) & 0xF == OUT_OF_BOUNDS}
         # Show the first example of the most distant threads: an order between those orders the others too.
         for row in sorted(rows, key=lambda row: (-(int(row["key"]) >> DISTANCE_SHIFT & 3), int(row["turn"]))):
             note = self._decode(row)
             report = self._report(note)
             if _inserted(note.instruction) or (report.other is not None and _inserted(note.other_instruction)):
                 continue  # probes share memory of their own, which is not the user's
+            if note.kind in _OF_CONTENTS and int(row["key"]) >> 8 & 0xFF_FFFF in astray and self._overrun(note):
+                continue  # that the access left its array is reported, so what it finds in another one is no news
             if note.kind == SPLIT_BARRIER and _copies_of_one(note.instruction, note.other_instruction):
                 continue  # a kernel in which only some warps are traced contains its body twice
             places = [report.place, *([report.other.place] if report.other else [])]
@@ -174,6 +180,9 @@ class Findings:
             return self._make_report("out of bounds", note, what, "Pass a pointer to an array of this target.", memory="")
         named = self._argument(neighbour)
         what = f"{head}, {relative_to(note.address, neighbour)}{f', {named}' if named else ''}"
+        other = self._device.memory.at(note.address)
+        if other is not None:
+            what += f", and inside another array{f', {name}' if (name := self._argument(other)) else ''}"
         return self._make_report(
             "out of bounds", note, what, "Guard the access with the array's extent, or correct the index.", memory=named
         )

@@ -24,6 +24,7 @@ from memlane.emulate.check.records import (
     STATE_BYTES,
 )
 from memlane.emulate.lower.kernel import CompiledKernel
+from memlane.emulate.run.aimed_access import only_allocations
 from memlane.emulate.run.device import DeviceState
 from memlane.emulate.run.memory import lazy_zeros
 from memlane.emulate.runtime.helper import address_of
@@ -51,6 +52,9 @@ class Checked:
         self._blocks, self._owners = lazy_zeros(slot_count * block_bytes), lazy_zeros(8 * KEPT_STAMPS)
         self._covered, self._flags = np.zeros(HASH_ENTRIES, np.uint32), np.zeros(HASH_ENTRIES, np.uint32)
         self._sites = np.zeros(len(compiled.instructions) + 1, REGION)
+        self._only = np.zeros(len(compiled.instructions) + 1, np.uint64)
+        for site, allocation in only_allocations(device.memory, launch).items():
+            self._only[site] = allocation.low
         self._table = shadows.table()
         self._notes = np.zeros(NOTES, NOTE)
         self._record = np.zeros(1, LAUNCH)
@@ -61,6 +65,7 @@ class Checked:
             "covered": self._covered.ctypes.data,
             "flags": self._flags.ctypes.data,
             "sites": self._sites.ctypes.data,
+            "only": self._only.ctypes.data,
             "table": self._table.ctypes.data,
             "table_count": len(self._table),
             "blocks": self._blocks.ctypes.data,

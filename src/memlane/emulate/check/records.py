@@ -67,6 +67,7 @@ LAUNCH = np.dtype(
         ("flags", "u8"),
         ("released", "u8"),
         ("sites", "u8"),
+        ("only", "u8"),
         ("table", "u8"),
         ("table_count", "u8"),
         ("blocks", "u8"),
@@ -85,7 +86,8 @@ LAUNCH = np.dtype(
 )
 """The checker's state of one launch. `stamp` is the present, `base` the first stamp of this launch. `owners[stamp % TURNS]` is the warp
 that ran then: block * 32 + warp. `covered` (u32 by hash of block and warp): the stamp up to which the warp's accesses precede a fence of
-device scope. `flags` (u32 by hash of address): when the flag was released last. `released` counts the releases."""
+device scope. `flags` (u32 by hash of address): when the flag was released last. `released` counts the releases. `only[site]` is
+the first address of the one allocation that an instruction can be meant for, 0 where that is not certain."""
 
 BLOCK_STATE = np.dtype(
     [

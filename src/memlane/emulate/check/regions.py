@@ -210,6 +210,10 @@ class _Visitor:
             group = inside.get()
             with e.if_then(e.icmp_unsigned("!=", group, constant(I32, 0))):
                 low = e.get(row, REGION, "low")
+                only = e.load(e.element(e.get_pointer(actor.launch, LAUNCH, "only"), e.zext(self._site, I64), I64), typ=I64)
+                foreign = e.and_(e.icmp_unsigned("!=", only, constant(I64, 0)), e.icmp_unsigned("!=", only, low))
+                with e.if_then(foreign, likely=False):
+                    self._note(OUT_OF_BOUNDS, group)
                 length = e.add(e.sub(e.get(row, REGION, "high"), low), constant(I64, WORD_BYTES - 1))
                 plane = e.shl(e.lshr(length, constant(I64, 2)), constant(I64, 3))
                 self._visit(group, limit, low, e.get(row, REGION, "cells"), plane, e.get(row, REGION, "delta"))

@@ -16,7 +16,7 @@ from memlane.emulate.lower.kernel import CompiledKernel
 from memlane.emulate.observe.examples import empty_examples, recorded_examples
 from memlane.emulate.run.device import DeviceState
 from memlane.emulate.run.interrupt import Halt
-from memlane.launch import ACCESS_DTYPE, COUNT_FIELDS, ExampleOf, Launch, Observation
+from memlane.launch import ACCESS_DTYPE, COUNT_FIELDS, WAIT_DTYPE, ExampleOf, Launch, Observation
 
 PAGE_ROWS = 1 << 16
 EVERY_ROW = (1 << 63) - 1
@@ -33,6 +33,8 @@ class ObservationArrays:
     ) -> None:
         self._device, self._launch, self._compiled, self._context = device, launch, compiled, context
         self._pages: list[npt.NDArray[Any]] = []
+        self._wait_pages: list[npt.NDArray[Any]] = []
+        self._waits_missing = False
         layers = compiled.layers
         if layers.counts:
             self._counts = np.zeros((len(compiled.instructions), len(COUNT_FIELDS)), np.int64)
@@ -49,6 +51,10 @@ class ObservationArrays:
             context["accesses_left"] = self._room
             self._new_page()
             self._start_examples(launch.layers.example or ExampleOf())
+            if layers.clock:
+                self._wait_callback = ctypes.CFUNCTYPE(None)(halt.guarded(self._new_wait_page))
+                context["new_wait_page"] = ctypes.cast(self._wait_callback, ctypes.c_void_p).value
+                self._new_wait_page()
         if layers.clock:
             self._start_clock(slot_count)
 
@@ -101,6 +107,21 @@ class ObservationArrays:
         self._context["accesses"] = self._pages[-1].ctypes.data
         self._context["access_count"], self._context["access_room"] = 0, PAGE_ROWS
 
+    def _new_wait_page(self) -> None:
+        """Start a new page of waits, unless there are as many as accesses may be kept: then all further waits are dropped."""
+        if PAGE_ROWS * len(self._wait_pages) >= self._room + PAGE_ROWS:
+            self._waits_missing = True
+            return
+        self._wait_pages.append(_page(PAGE_ROWS, WAIT_DTYPE))
+        self._context["waits"] = self._wait_pages[-1].ctypes.data
+        self._context["wait_count"], self._context["wait_room"] = 0, PAGE_ROWS
+
+    def _waits(self) -> npt.NDArray[Any] | None:
+        """Return the waits at barriers; None if they were not kept, or not all."""
+        if not self._wait_pages or self._waits_missing:
+            return None
+        return np.concatenate([*self._wait_pages[:-1], self._wait_pages[-1][: int(self._context["wait_count"][0])]])
+
     def observation(self) -> Observation:
         """Return the observation, after the launch has ended."""
         layers, context = self._compiled.layers, self._context
@@ -117,7 +138,18 @@ class ObservationArrays:
             time = modelled_time(self._device.chip, events.cycles, events.traffic)
         not_kept = int(context["accesses_not_kept"][0])
         cycles = None if time is None else time.cycles
-        return Observation(self._launch, counts, accesses, not_kept, cycles, executed, examples=examples, time=time, events=events)
+        return Observation(
+            self._launch,
+            counts,
+            accesses,
+            not_kept,
+            cycles,
+            executed,
+            waits=self._waits(),
+            examples=examples,
+            time=time,
+            events=events,
+        )
 
     def _events(self) -> Events:
         """Return the modelled events of the launch, and the time of its warps."""

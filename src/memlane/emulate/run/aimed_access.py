@@ -5,12 +5,14 @@ An address alone says little: one that lies in the gap between two arrays may be
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 from memlane.emulate.run.memory import Allocation, Memory
 from memlane.launch import Launch
-from memlane.ptx import Instruction
+from memlane.ptx import Function, Instruction, memory_access, once_for_each
 from memlane.ptx.origins import Base, Origins, origins_of
 
-_POINTER_BYTES = 8
+_POINTER_BYTES, _NUMBER_BYTES = 8, 4
 
 
 def aimed_allocations(memory: Memory, launch: Launch, instruction: Instruction) -> tuple[Allocation, ...]:
@@ -24,6 +26,52 @@ def aimed_allocations(memory: Memory, launch: Launch, instruction: Instruction) 
     bases = known.get(next(places, -1), Origins()).bases
     found = (_allocation_of(memory, launch, base) for base in bases)
     return tuple(dict.fromkeys(one for one in found if one is not None))
+
+
+def only_allocations(memory: Memory, launch: Launch) -> Mapping[int, Allocation]:
+    """Map the index of each instruction of the inlined kernel to the one allocation that its address can lie in, if that is certain.
+
+    All that the address is computed from, the index included, must be known: constants, special registers, numbers of at most 4 bytes that
+    were loaded, and arguments, of which all pointers lead to the same allocation. An address that was loaded, or that uses a difference of
+    two pointers, is not certain; nor is any in a kernel that calls functions which are not inlined.
+    """
+    function = launch.kernel.inlined
+    instructions = tuple(function.instructions())
+    if any(one.form.effect == "call" for one in instructions):
+        return {}
+    found = {}
+    for index, known in _origins(function).items():
+        if (
+            known.bases
+            and not any(isinstance(base, str) for base in known.bases)
+            and all(_is_number(instructions[load]) for load in known.loads)
+        ):
+            reached = {allocation for place in known.parameters for allocation in _pointed_at(memory, launch, place)}
+            aimed = {_allocation_of(memory, launch, base) for base in known.bases}
+            (only,) = aimed if len(aimed) == 1 else (None,)
+            if only is not None and reached == {only}:
+                found[index] = only
+    return found
+
+
+@once_for_each
+def _origins(function: Function) -> Mapping[int, Origins]:
+    return origins_of(function)
+
+
+def _is_number(load: Instruction) -> bool:
+    """Return whether an instruction loads at most 4 bytes, which cannot be an address."""
+    access = memory_access(load)
+    return access is not None and access.kind == "load" and (access.nbytes or _POINTER_BYTES) <= _NUMBER_BYTES
+
+
+def _pointed_at(memory: Memory, launch: Launch, position: int) -> Iterator[Allocation]:
+    """Yield the allocations that an argument, or any word of a structure, points into."""
+    data = launch.arguments[position].data if position < len(launch.arguments) else b""
+    for offset in range(0, len(data) - _POINTER_BYTES + 1, _POINTER_BYTES):
+        found = memory.at(int.from_bytes(data[offset : offset + _POINTER_BYTES], "little"))
+        if found is not None:
+            yield found
 
 
 def distance_to(address: int, allocation: Allocation) -> int:

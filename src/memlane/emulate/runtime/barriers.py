@@ -10,6 +10,7 @@ from memlane.emulate.runtime.faults import fault
 from memlane.emulate.runtime.helper import helper, invoke
 from memlane.emulate.runtime.warp_splits import continue_at, lanes_at
 from memlane.emulate.runtime.workers import note_progress
+from memlane.launch import WAIT_DTYPE
 
 
 def _warp_of(e: Emit, block: Value, number: Value) -> Value:
@@ -31,6 +32,7 @@ def wake(e: Emit, context: Value, warp: Value) -> None:
 
 
 _OBSERVER = ir.FunctionType(VOID, [POINTER, I32])
+_NEW_PAGE = ir.FunctionType(VOID, [])
 
 
 def notify_opening(e: Emit, block: Value, barrier: Value) -> None:
@@ -61,10 +63,43 @@ def release(e: Emit, block: Value, barrier: Value) -> None:
             e.put(0, warp, WARP, "at_barrier", barrier)
             e.put(e.and_(e.get(warp, WARP, "waiting"), e.not_(here)), warp, WARP, "waiting")
             time = e.get(warp, WARP, "time")
+            _keep_wait(e, context, block, number, time, opened)
             e.put(e.select(e.icmp_signed("<", time, opened), opened, time), warp, WARP, "time")
             with e.if_then(e.icmp_unsigned("==", e.get(warp, WARP, "status"), constant(I32, BLOCKED))):
                 e.put(RUN, warp, WARP, "status")
                 wake(e, context, warp)
+
+
+def _keep_wait(e: Emit, context: Value, block: Value, warp: Value, arrived: Value, opened: Value) -> None:
+    """Append a warp's wait at a barrier to the launch's waits, if these are kept; Python provides a new page when one is full."""
+    with e.if_then(e.icmp_unsigned("!=", e.get(context, CONTEXT, "waits"), constant(I64, 0)), likely=False):
+        invoke(e, keep_wait, context, block, warp, arrived, opened)
+
+
+@helper("keep_wait", VOID, POINTER, POINTER, I32, I64, I64)
+def keep_wait(e: Emit, context: Value, block: Value, warp: Value, arrived: Value, opened: Value) -> None:
+    """Append a row of `WAIT_DTYPE`. Without a new page the row is dropped, and Python knows by the callback that some are missing."""
+
+    def full() -> Value:
+        return e.icmp_unsigned("==", e.get(context, CONTEXT, "wait_count"), e.get(context, CONTEXT, "wait_room"))
+
+    with e.if_then(full(), likely=False):
+        e.call_through(e.get_pointer(context, CONTEXT, "new_wait_page"), _NEW_PAGE, [])
+        with e.if_then(full(), likely=False):
+            e.ret_void()
+    count = e.get(context, CONTEXT, "wait_count")
+    row = e.at(e.get_pointer(context, CONTEXT, "waits"), e.mul(count, constant(I64, WAIT_DTYPE.itemsize)))
+    e.put(e.add(count, constant(I64, 1)), context, CONTEXT, "wait_count")
+    origin = e.get(block, BLOCK, "origin")
+    values = {
+        "block": e.get(block, BLOCK, "number"),
+        "warp": warp,
+        "arrived": e.add(arrived, origin),
+        "opened": e.add(e.intrinsic("smax", [arrived, opened]), origin),
+    }
+    for name, value in values.items():
+        place, kind = e.place(row, WAIT_DTYPE, name)
+        e.store(e.trunc(value, kind) if value.type.width > kind.width else value, place)
 
 
 def note_stop(e: Emit, warp: Value, lanes: Value, site: Value) -> None:

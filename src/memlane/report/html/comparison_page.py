@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
-from memlane.diagnose.comparison import MEASURES, Change, Comparison, KernelChange, LineChange, compare_sides, sentences
+from memlane.diagnose.changes import MEASURES, Change, KernelChange, LineChange
+from memlane.diagnose.comparison import Comparison, compare_sides, sentences
 from memlane.diagnose.side import Line, read_side
 from memlane.number_format import UNKNOWN
 from memlane.record import Trace, kernel_label, replacing
