@@ -155,6 +155,56 @@ def test_what_is_not_known_is_refused(name: str) -> None:
     assert reason in str(caught.value)
 
 
+OTHER = """
+.version 9.0
+.target sm_90
+.address_size 64
+.shared .align 16 .b8 t1[1024];
+.visible .entry named(.param .u64 out) {{
+    .reg .b32 %v; .reg .b64 %out; ld.param.u64 %out, [out];
+    st.shared.u32 [t1+1020], 3; ld.shared.u32 %v, [t1+1020]; st.global.u32 [%out], %v;
+    ret;
+}}
+.visible .entry other(.param .u64 {parameter}) {{
+    .reg .b32 %v, %x; .reg .b64 %out; ld.param.u64 %out, [{parameter}];
+{body}
+    st.global.u32 [%out], %v;
+    ret;
+}}
+"""
+HIDDEN: dict[str, tuple[str, int]] = {
+    # The body of another kernel than the one that uses the array of the module, and the line that declares what has its name there.
+    "a local variable": (".local .b8 t1[1024]; st.local.u32 [t1+1020], 4; ld.local.u32 %v, [t1+1020];", 13),
+    "a local variable of a block": ("mov.u32 %x, t1;\n{ .local .b8 t1[8]; st.shared.u32 [%x+4], 4; ld.shared.u32 %v, [%x+4]; }", 14),
+    "a register of a block": ("mov.u32 %x, t1;\n{ .reg .b32 t1; add.u32 t1, %x, 4; st.shared.u32 [t1], 4; mov.u32 %v, t1; }", 11),
+    "a register of several": ("mov.u32 %x, t1; { .reg .b32 t<3>; ld.shared.u32 %v, [%x]; }", 11),
+    "a label": ("t1: mov.u32 %v, 4;", 13),
+    "the parameter": ("mov.u32 %v, 4;", 11),
+}
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_something_else_of_the_name_of_the_array_is_not_taken_for_it(name: str) -> None:
+    body, line = HIDDEN[name]
+    whole = parse(OTHER.format(parameter="t1" if name == "the parameter" else "out", body=body), "named.ptx")
+    with pytest.raises(RelayoutError, match="the layout of t1 cannot be changed: other declares something else named t") as caught:
+        ml.relayout(whole, LAYOUTS[0], shared="t1")
+    assert str(caught.value).startswith(f"named.ptx:{line}:")
+    out = emulator().zeros(1, np.int32)
+    ml.relayout(emulator().load(whole)["named"], LAYOUTS[0], shared="t1")[1, 1](out)
+    assert out.numpy().tolist() == [3]
+
+
+def test_names_of_blocks_do_not_lead_to_the_array() -> None:
+    """Two variables of one name in blocks beside each other, whose accesses by that name stay where they are."""
+    block = "{{ .shared .align 4 .b8 spare[64]; st.shared.u32 [spare+8], {0}; ld.shared.u32 %x, [spare+8]; add.u32 %v, %v, %x; }}\n"
+    body = filled() + "ld.shared.u32 %v, [%at];\n" + block.format(1000) + block.format(2000) + "st.global.u32 [%out], %v;"
+    for layout in LAYOUTS:
+        out = emulator().zeros(LANES, np.int32)
+        emulator().load(ml.relayout(parse(HEAD.format(size=END, body=body), "blocks.ptx"), layout, shared="tile"))["k"][1, LANES](out)
+        assert out.numpy().tolist() == (LANE + 3040).tolist()
+
+
 @pytest.mark.parametrize(
     ("body", "byte"),
     [("ld.shared.u32 %v, [%end];", END), (f"ld.shared.u32 %v, [tile+{END}];", END), ("ld.shared.u32 %v, [%tile-4];", -4)],
