@@ -20,8 +20,8 @@ from memlane.ptx import parse
 from memlane.record import COMPLETE, Site
 from memlane.sass import Access, disassemble
 from tests.emulate.test_wgmma import CASES
-from tests.instrument.kernels import EXAMPLES, example, kernel
-from tests.sass.code import cubin_of, exchanged, instruction
+from tests.instrument.kernels import EXAMPLES, example, instructions, kernel
+from tests.sass.code import cubin_of, exchanged, inserted, instruction
 
 HEAD = """
     .reg .u32 %i, %n, %v<9>; .reg .f32 %f<9>; .reg .u64 %a, %o, %d; .reg .pred %q;
@@ -92,6 +92,20 @@ def test_only_neighbours_by_address_are_said_to_be_merged() -> None:
     (left,) = [one for one in found if one.verdict == HINT]
     assert left.site in (3, 5)
     assert left.reason == "ptxas made no access for it; a wider access may include it"
+
+
+def test_a_load_that_has_an_access_of_its_own_is_not_merged() -> None:
+    """Which loads a wide access stands for is not known where one of four neighbours still has its own."""
+    module = kernel(HEAD + FOUR, before=WORDS)
+    program = disassemble(cubin_of(module))
+    lines = AssembledModule(module, program).lines("k")
+    wide = next(node for node, one in enumerate(program.functions["k"].instructions) if one.name == "LDS.128")
+    loads = [index for index, one in enumerate(instructions(module)) if one.name == "ld.shared.u32"]
+    other = next(lines[index] for index in reversed(loads) if lines[index] != program.functions["k"].instructions[wide].ptx_line)
+    changed = inserted(program, "k", wide, replace(instruction("LDS R200, [UR4+0xc]"), ptx_line=other))
+    assert [one.merged for one in exactness(module, program) if one.verdict == MERGED] == [(1, 2, 3, 4)] * 4
+    found = [one for one in exactness(module, changed) if one.verdict != EXACT]
+    assert sorted((one.verdict, one.merged) for one in found) == [(HINT, ()), (HINT, ()), (MERGED, ())]
 
 
 def test_local_memory_is_a_hint() -> None:
