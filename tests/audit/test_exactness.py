@@ -10,17 +10,18 @@ import pytest
 from memlane.audit import site_changes
 from memlane.audit.assembled_module import AssembledModule, is_like
 from memlane.audit.exact_accesses import EXACT, HINT, MERGED, SiteExactness, exactness
+from memlane.audit.missing_accesses import NO_ACCESS
 from memlane.audit.proof import prove
 from memlane.audit.site_changes import access_changes
 from memlane.errors import MemlaneError
 from memlane.instrument import trace
 from memlane.instrument.sites import site_table
 from memlane.ptx import parse
-from memlane.record import Site
+from memlane.record import COMPLETE, Site
 from memlane.sass import Access, disassemble
 from tests.emulate.test_wgmma import CASES
-from tests.instrument.kernels import EXAMPLES, example, kernel
-from tests.sass.code import cubin_of
+from tests.instrument.kernels import EXAMPLES, example, instructions, kernel
+from tests.sass.code import cubin_of, exchanged, inserted, instruction
 
 HEAD = """
     .reg .u32 %i, %n, %v<9>; .reg .f32 %f<9>; .reg .u64 %a, %o, %d; .reg .pred %q;
@@ -91,6 +92,20 @@ def test_only_neighbours_by_address_are_said_to_be_merged() -> None:
     (left,) = [one for one in found if one.verdict == HINT]
     assert left.site in (3, 5)
     assert left.reason == "ptxas made no access for it; a wider access may include it"
+
+
+def test_a_load_that_has_an_access_of_its_own_is_not_merged() -> None:
+    """Which loads a wide access stands for is not known where one of four neighbours still has its own."""
+    module = kernel(HEAD + FOUR, before=WORDS)
+    program = disassemble(cubin_of(module))
+    lines = AssembledModule(module, program).lines("k")
+    wide = next(node for node, one in enumerate(program.functions["k"].instructions) if one.name == "LDS.128")
+    loads = [index for index, one in enumerate(instructions(module)) if one.name == "ld.shared.u32"]
+    other = next(lines[index] for index in reversed(loads) if lines[index] != program.functions["k"].instructions[wide].ptx_line)
+    changed = inserted(program, "k", wide, replace(instruction("LDS R200, [UR4+0xc]"), ptx_line=other))
+    assert [one.merged for one in exactness(module, program) if one.verdict == MERGED] == [(1, 2, 3, 4)] * 4
+    found = [one for one in exactness(module, changed) if one.verdict != EXACT]
+    assert sorted((one.verdict, one.merged) for one in found) == [(HINT, ()), (HINT, ()), (MERGED, ())]
 
 
 def test_local_memory_is_a_hint() -> None:
@@ -322,6 +337,16 @@ def test_an_access_that_has_become_another_names_it() -> None:
     lines = [site.line for site in traced.sites]
     said = "merged with an equal access: the assembler uses the value of the"
     assert absent == {1: f"{said} load of line {lines[0]}", 4: f"{said} store of line {lines[3]}"}
+
+
+def test_an_access_cannot_have_become_a_narrower_one() -> None:
+    """Behind a load of four bytes one of eight, whose instruction is taken away."""
+    body = "ld.global.u32 %v0, [%a];\nld.global.u64 %o, [%a];\nst.global.u32 [%a+16], %v0; st.global.u64 [%a+32], %o; ret;"
+    traced = trace(kernel(f"{HEAD}\n{body}"))
+    program = disassemble(cubin_of(traced.module))
+    assert [proof.completeness for proof in prove(traced, program)][:2] == [COMPLETE] * 2
+    (wide,) = AssembledModule(traced.module, program).accesses("k", traced.probes["k"][1].access, "global")
+    assert prove(traced, exchanged(program, "k", wide, instruction("NOP")))[1].reason == NO_ACCESS
 
 
 def test_code_without_lines_is_refused() -> None:

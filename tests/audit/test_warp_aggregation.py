@@ -19,7 +19,7 @@ from memlane.record import COMPLETE, HINT, ISSUE_ONLY
 from memlane.sass import Instruction, Program, disassemble, effects
 from tests.audit.aggregates import BESIDE, BODIES, changed, hoisted, leading, module
 from tests.instrument.running import Run
-from tests.sass.code import cubin_of, inserted, instruction
+from tests.sass.code import cubin_of, exchanged, inserted, instruction
 
 ROUNDS = 4
 """Cubins with one change in each kernel; in so many each kind of change is made at least once."""
@@ -124,6 +124,33 @@ def test_a_clock_that_is_read_before_all_have_the_result_is_caught(name: str) ->
     """The atomic is complete by then, and what hands its result on has begun."""
     reason, _ = early(name, 1)
     assert "can execute without a wait for a part of the atomic" in reason
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_clock_behind_both_ways_of_an_atomic_waits_for_what_hands_the_result_on(waits: bool) -> None:
+    """Lanes that are not a whole warp do the atomic each for itself, which nothing hands on. The clock is read where both ways meet, right
+    behind what hands on the result of a whole warp."""
+    found, data = traced()
+    program, (window, leading) = disassemble(data), windows()["places"]
+    flow = AssembledModule(found.module, program).flow
+    first, own = flow.entry("places"), min(window.accesses)
+    end = min(node for node in window.ends if node > leading)
+    hand = next(node for node in range(leading, end) if flow.nodes[node].name == "SHFL.IDX")
+    branch = next(node for node in range(own, leading) if flow.nodes[node].opcode == "BRA")
+    boards = [flow.nodes[node].control.write_scoreboard for node in (own, leading, *([hand] if waits else []))]
+    low, clock = flow.nodes[end].operands[0].register, instruction("CS2R R200, SR_CLOCKLO")
+    assert low is not None
+    clock = replace(
+        clock, ptx_line=flow.nodes[end].ptx_line, control=replace(clock.control, wait_mask=sum(1 << (one or 0) for one in boards))
+    )
+    program = exchanged(program, "places", end - first, instruction(f"MOV R{low.number}, R200"))
+    program = inserted(program, "places", end + 1 - first, instruction(f"MOV R{low.number + 1}, R201"))
+    program = inserted(inserted(program, "places", hand + 1 - first, label=".L_met"), "places", hand + 1 - first, clock)
+    jump = instruction(re.sub(r"\(.*\)", "(.L_met)", flow.nodes[branch].text))
+    program = exchanged(program, "places", branch - first, replace(jump, control=flow.nodes[branch].control))
+    completeness, reason = verdicts(found, program)["places"]
+    assert completeness == (COMPLETE if waits else ISSUE_ONLY), reason
+    assert ("can execute without a wait for a part of the atomic" in reason) == (not waits)
 
 
 def with_instruction(program: Program, kernel: str, index: int, one: Instruction) -> Program:

@@ -54,6 +54,7 @@ ADDRESSES: dict[str, tuple[str, str, object]] = {
         "%x",
         LANE + 39,
     ),
+    "a number shifted out of its register": ("shl.b32 %x, %lane, -1; add.s32 %x, %at, %x;", "%x", LANE + 40),
     "a difference of addresses added": ("sub.s32 %x, %at, %tile; add.s32 %x, %tile, %x;", "%x", LANE + 40),
 }
 
@@ -138,12 +139,60 @@ REFUSED: dict[str, tuple[str, str]] = {
     "that or a number": ("mov.u32 %x, %at; setp.gt.u32 %p, %lane, 3; @%p mov.u32 %x, 0; ld.shared.u32 %v, [%x];", "or to something else"),
     "from a number": ("ld.shared.u32 %v, [%at]; mov.u32 %x, 64; ld.shared.u32 %v, [%x];", "comes from an unknown source"),
     "from a difference": ("sub.s32 %x, %at, %tile; ld.shared.u32 %v, [%x];", "comes from an unknown source"),
+    "generic, from a number": ("cvta.shared.u64 %y, 64; ld.u32 %v, [%y]; ld.shared.u32 %v, [%at];", "comes from an unknown source"),
+    "generic, from a difference": (
+        "sub.s64 %y, %wide, %begin; cvta.shared.u64 %y, %y; ld.u32 %v, [%y]; ld.shared.u32 %v, [%at];",
+        "comes from an unknown source",
+    ),
+    "a barrier at a difference": (
+        "sub.s32 %x, %at, %tile; mbarrier.init.shared.b64 [%x], 1; ld.shared.u32 %v, [%at];",
+        "comes from an unknown source",
+    ),
+    "added as a floating-point number": ("add.ftz.f32 %x, %at, %four; ld.shared.u32 %v, [%x];", "`add.ftz.f32` computes with its address"),
+    "added to a floating-point product": (
+        "mad.rn.f32 %x, %four, %lane, %at; ld.shared.u32 %v, [%x];",
+        "`mad.rn.f32` computes with its address",
+    ),
+    "subtracted from as a floating-point number": ("sub.f32 %x, %at, %x; ld.shared.u32 %v, [%x];", "`sub.f32` computes with its address"),
+    "converted from a floating-point number": (
+        "cvt.rzi.u32.f32 %x, %at; ld.shared.u32 %v, [%x];",
+        "`cvt.rzi.u32.f32` computes with its address",
+    ),
+    "added in two halves": ("add.u16x2 %x, %at, %four; ld.shared.u32 %v, [%x];", "`add.u16x2` computes with its address"),
+    "added up to the greatest number": ("add.sat.s32 %x, %at, %four; ld.shared.u32 %v, [%x];", "`add.sat.s32` computes with its address"),
     "from memory": ("ld.shared.u32 %x, [%at]; ld.shared.u32 %v, [%x];", "comes from an unknown source"),
     "kept in memory": ("st.shared.u32 [behind], %at; ld.shared.u32 %v, [%at];", "its address is stored to memory"),
     "compared with a number": ("setp.lt.u32 %p, %at, 4096; ld.shared.u32 %v, [%at];", "compared with something other"),
     "compared with another array": ("mov.u32 %x, behind; setp.lt.u32 %p, %at, %x; ld.shared.u32 %v, [%at];", "compared with something"),
 }  # fmt: skip
 """Instructions, and a part of the reason why the array stays where it is."""
+
+
+MULTIPLES: dict[str, tuple[str, int]] = {
+    # What puts 0 into %x for the first lane, and for the others the number that follows.
+    "a sum that saturates": ("shl.b32 %x, %lane, 6; add.sat.s32 %x, %x, 0x7fffffc0; and.b32 %x, %x, 60;", 60),
+    "a difference that saturates": ("shl.b32 %x, %lane, 6; sub.sat.s32 %x, %x, -2147483584; and.b32 %x, %x, 60;", 60),
+    "the upper half": ("min.u32 %x, %lane, 1; mul.lo.u32 %x, %x, 60; cvt.u64.u32 %y, %x; shl.b64 %y, %y, 32; mov.b64 {_, %x}, %y;", 60),
+    "a converted bfloat16": (
+        "min.u32 %x, %lane, 1; mul.lo.u32 %x, %x, 0x4270; .reg .b16 %h; cvt.u16.u32 %h, %x; cvt.rzi.u32.bf16 %x, %h;",
+        60,
+    ),
+    "a product of two bfloat16": (
+        "min.u32 %x, %lane, 1; mul.lo.u32 %x, %x, 0x40; add.u32 %x, %x, 0x3f80; mul.rn.bf16x2 %x, %x, %x; and.b32 %x, %x, 60;",
+        16,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MULTIPLES)
+def test_what_is_not_a_multiple_of_its_parts(name: str) -> None:
+    """The distance of two places, the second of which is the first of a row for all lanes but one, depends on the place of the first."""
+    text, number = MULTIPLES[name]
+    body = f"""{filled()} {text} add.s32 %x, %tile, %x; ld.shared.u32 %v, [%x]; ld.shared.u32 %v, [%x+{64 - number}];
+        st.global.u32 [%out], %v;"""
+    out = emulator().zeros(LANES, np.int32)
+    emulator().load(ml.relayout(parse(HEAD.format(size=END, body=body), "rows.ptx"), Padded(16, 16), shared="tile"))["k"][1, LANES](out)
+    assert out.numpy().tolist() == [16 - number // 4] + [16] * (LANES - 1)
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -153,6 +202,55 @@ def test_what_is_not_known_is_refused(name: str) -> None:
         ml.relayout(parse(HEAD.format(size=END, body=body), "refused.ptx"), LAYOUTS[0], shared="tile")
     assert str(caught.value).startswith("refused.ptx:")
     assert reason in str(caught.value)
+
+
+OTHER = """
+.version 9.0
+.target sm_90
+.address_size 64
+.shared .align 16 .b8 t1[1024];
+.visible .entry named(.param .u64 out) {{
+    .reg .b32 %v; .reg .b64 %out; ld.param.u64 %out, [out];
+    st.shared.u32 [t1+1020], 3; ld.shared.u32 %v, [t1+1020]; st.global.u32 [%out], %v;
+    ret;
+}}
+.visible .entry other(.param .u64 {parameter}) {{
+    .reg .b32 %v, %x; .reg .b64 %out; ld.param.u64 %out, [{parameter}];
+{body}
+    st.global.u32 [%out], %v;
+    ret;
+}}
+"""
+HIDDEN: dict[str, tuple[str, int]] = {
+    # The body of another kernel than the one that uses the array of the module, and the line that declares what has its name there.
+    "a local variable": (".local .b8 t1[1024]; st.local.u32 [t1+1020], 4; ld.local.u32 %v, [t1+1020];", 13),
+    "a local variable of a block": ("mov.u32 %x, t1;\n{ .local .b8 t1[8]; st.shared.u32 [%x+4], 4; ld.shared.u32 %v, [%x+4]; }", 14),
+    "a register of a block": ("mov.u32 %x, t1;\n{ .reg .b32 t1; add.u32 t1, %x, 4; st.shared.u32 [t1], 4; mov.u32 %v, t1; }", 11),
+    "a register of several": ("mov.u32 %x, t1; { .reg .b32 t<3>; ld.shared.u32 %v, [%x]; }", 11),
+    "a label": ("t1: mov.u32 %v, 4;", 13),
+    "the parameter": ("mov.u32 %v, 4;", 11),
+}
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_something_else_of_the_name_of_the_array_is_not_taken_for_it(name: str) -> None:
+    body, line = HIDDEN[name]
+    whole = parse(OTHER.format(parameter="t1" if name == "the parameter" else "out", body=body), "named.ptx")
+    with pytest.raises(RelayoutError, match="the layout of t1 cannot be changed: other declares something else named t") as caught:
+        ml.relayout(whole, LAYOUTS[0], shared="t1")
+    assert str(caught.value).startswith(f"named.ptx:{line}:")
+    out = emulator().zeros(1, np.int32)
+    ml.relayout(emulator().load(whole)["named"], LAYOUTS[0], shared="t1")[1, 1](out)
+    assert out.numpy().tolist() == [3]
+
+
+def test_names_of_blocks_do_not_lead_to_the_array() -> None:
+    """Two variables of one name in blocks beside each other, whose accesses by that name stay where they are."""
+    block = "{{ .shared .align 4 .b8 spare[64]; st.shared.u32 [spare+8], {0}; ld.shared.u32 %x, [spare+8]; add.u32 %v, %v, %x; }}\n"
+    body = filled() + "ld.shared.u32 %v, [%at];\n" + block.format(1000) + block.format(2000) + "st.global.u32 [%out], %v;"
+    out = emulator().zeros(LANES, np.int32)
+    emulator().load(ml.relayout(parse(HEAD.format(size=END, body=body), "blocks.ptx"), Padded(16, 16), shared="tile"))["k"][1, LANES](out)
+    assert out.numpy().tolist() == (LANE + 3040).tolist()
 
 
 @pytest.mark.parametrize(

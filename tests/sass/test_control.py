@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memlane.sass import Control, decode_control, disassemble, effects, with_control
@@ -14,6 +14,8 @@ CONTROLS = st.builds(Control, st.integers(0, 15), st.booleans(), SCOREBOARD, SCO
 
 
 @given(CONTROLS, st.integers(0, (1 << 128) - 1))
+@example(Control(0, True, 0, 0, 0, 0), (1 << 128) - 1)
+@example(Control(15, False, None, None, 63, 15), 0)
 def test_what_is_encoded_is_decoded(control: Control, encoding: int) -> None:
     changed = with_control(encoding, control)
     assert decode_control(changed) == control

@@ -39,11 +39,10 @@ def _move(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]
 def _convert(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
     """Follow a conversion. An address in shared memory has 32 bits, so widening and narrowing keep it; a generic one has 64."""
     value, bits = values[0], _bits(one)
-    kind = one.form.types.get("d", "")
-    if not isinstance(value, Pointer) or kind[:1] not in "us" or bits < 32 or (value.generic and bits < 64):
+    if not isinstance(value, Pointer) or bits < 32 or (value.generic and bits < 64):
         return None
-    source = one.form.types.get("a", "")
-    return None if SCALAR_TYPES[source].bits < 32 else replace(value, bits=bits)
+    kinds = [one.form.types.get(letter, "") for letter in "da"]
+    return replace(value, bits=bits) if all(map(_is_integer, kinds)) and SCALAR_TYPES[kinds[1]].bits >= 32 else None
 
 
 def _convert_space(one: Instruction, operands: Sequence[Operand], values: Sequence[Value]) -> Value | None:
@@ -121,7 +120,7 @@ def _test_space(one: Instruction, operands: Sequence[Operand], values: Sequence[
 
 def _advance(one: Instruction, pointer: Pointer, by: int | None, steps: int) -> Value | None:
     """Return a pointer advanced by a constant, or by an unknown multiple of `steps` if `by` is None."""
-    if pointer.generic and _bits(one) < 64:
+    if not _is_integer(one.form.types["d"]) or one.has("sat") or (pointer.generic and _bits(one) < 64):
         return None
     offset = None if by is None or pointer.offset is None else _at(pointer, pointer.offset + by)
     return replace(pointer, bits=_bits(one), offset=offset, multiple=min(multiple(pointer), steps))
@@ -135,10 +134,12 @@ def multiple_of(one: Instruction, values: Sequence[Value], operands: Sequence[Op
     """Return the greatest known power of two that divides the result, if all operands are numbers."""
     known = [multiple(value) for value in values]
     kind = one.form.types.get("d", "")
-    if one.form.effect or len(known) != len(operands) or kind[:1] not in "bus":
+    if one.form.effect or len(known) != len(operands) or not _is_integer(kind) or one.has("sat"):
         return 1
+    if not isinstance(one.operands[one.form.operands["d"]], Register):
+        return 1  # the upper part of a number is a multiple of nothing known
     match one.opcode, known:
-        case (("mov" | "cvt" | "neg"), [only]) if one.form.types.get("a", kind)[:1] in "bus" and not one.has("sat"):
+        case (("mov" | "cvt" | "neg"), [only]) if _is_integer(one.form.types.get("a", kind)):
             return only
         case (("add" | "sub" | "or" | "xor"), [first, second]):
             return min(first, second)
@@ -152,8 +153,14 @@ def multiple_of(one: Instruction, values: Sequence[Value], operands: Sequence[Op
             return min(first, second)
         case "shl", [first, _]:
             distance = constant(operands[1])
-            return min(MOST, first << min(distance, 16)) if distance is not None else 1
+            # A distance is unsigned: all of -1 is beyond the last bit.
+            return 1 if distance is None else min(MOST, first << min(distance % (1 << 32), 16))
     return 1
+
+
+def _is_integer(kind: str) -> bool:
+    """Return whether a type is that of one integer: not of a floating-point number, nor of two numbers side by side."""
+    return kind[:1] in ("b", "u", "s") and kind[1:].isdigit()
 
 
 def _bits(one: Instruction) -> int:

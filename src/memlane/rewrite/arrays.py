@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from memlane.errors import RelayoutError
-from memlane.ptx import Address, Function, Module, Symbol, Variable, called_functions, demangle, names_in
+from memlane.ptx import Address, Function, Label, Module, RegisterDecl, Symbol, Variable, called_functions, demangle, names_in
+from memlane.ptx.operands import register_number
 
 DYNAMIC = "dynamic"
 """Name of the dynamic part of shared memory. All its declarations begin at the same address, whatever their names."""
@@ -79,6 +80,27 @@ def find_array(module: Module, wanted: str | tuple[int, int] | None, kernel: Fun
     if matches:
         raise RelayoutError(f"several arrays of {whose} match {wanted!r}: {', '.join(one.title for one in matches)}; use the full name")
     raise RelayoutError(f"no shared array {wanted!r} in {whose}; it has: {listed}")
+
+
+def hiding_declaration(function: Function, array: SharedArray) -> Variable | RegisterDecl | Label | None:
+    """Return the first declaration in a function, in whatever block, by which a name of the array leads to something else; None if there is
+    none."""
+    for one in (*function.params, *function.results, *function.walk()):
+        if not isinstance(one, Variable | RegisterDecl | Label):
+            continue
+        count = one.count if isinstance(one, RegisterDecl) else None
+        if one.name not in array.names and all(register_number(name, one.name, count) is None for name in array.names):
+            continue
+        if not (isinstance(one, Variable) and _is_own(one, function, array)):
+            return one
+    return None
+
+
+def _is_own(variable: Variable, function: Function, array: SharedArray) -> bool:
+    """Return whether a variable that a function declares is the array, or the dynamic part that the array belongs to."""
+    if variable.space.partition("::")[0] != "shared":
+        return False
+    return not variable.nbytes if array.is_dynamic else array.function == function.name
 
 
 def static_bytes(module: Module, kernel: Function) -> int:

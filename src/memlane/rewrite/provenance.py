@@ -175,6 +175,10 @@ class Analysis:
     def uses(self, one: Instruction, state: State, index: int) -> tuple[list[ArrayAccess], list[Problem]]:
         """Return the accesses of an instruction, and the problems of its uses of addresses."""
         accesses, problems = self._accesses(one, state, index)
+        if one.opcode == "cvta" and not one.has("to") and _is_shared(one.slot("space") or ""):
+            (operand,) = self._sources(one)
+            if not isinstance(operand, Symbol) and isinstance(self.value(operand, state), Number):
+                problems.append(self._unknown(index))
         reported = self.result(one, state)[1]
         escaping = frozenset().union(*(arrays_of(value) for value in self._values(one, state)))
         if reported and escaping:
@@ -185,6 +189,7 @@ class Analysis:
         accesses: list[ArrayAccess] = []
         problems: list[Problem] = []
         known = {id(access.address): access for access in memory_accesses(one)}
+        spaces = {one.form.operands[letter]: space for letter, space in one.form.addresses.items()}
         for place, operand in enumerate(one.operands):
             if not isinstance(operand, Address):
                 continue
@@ -198,11 +203,13 @@ class Analysis:
                 accesses.append(ArrayAccess(index, place, value, access.nbytes, scalar))
             elif isinstance(value, Pointer):
                 problems.append(Problem(index, arrays_of(value), f"`{one.name}` accesses it in a way that memlane cannot follow"))
-            elif access is not None and access.space in ("shared", "shared::cluster") and not isinstance(operand.base, Symbol):
+            elif _is_shared(spaces.get(place, "") if access is None else access.space) and not isinstance(operand.base, Symbol):
                 # A symbol would be another variable, such as a parameter.
-                reported = "the address here comes from an unknown source and may point to it"
-                problems.append(Problem(index, frozenset(self._visible.values()), reported))
+                problems.append(self._unknown(index))
         return accesses, problems
+
+    def _unknown(self, index: int) -> Problem:
+        return Problem(index, frozenset(self._visible.values()), "the address here comes from an unknown source and may point to it")
 
     def _values(self, one: Instruction, state: State) -> list[Value]:
         """Return the values of the source operands, without the bases of memory operands."""
@@ -231,6 +238,10 @@ class Analysis:
                 return values[0], ""
             return ANY, "depending on the path taken, this computation uses an address of this array or something else"
         return ANY, reason(one)
+
+
+def _is_shared(space: str) -> bool:
+    return space.partition("::")[0] == "shared"
 
 
 def _items(operand: Operand) -> Sequence[Operand]:

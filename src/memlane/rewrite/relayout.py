@@ -31,12 +31,13 @@ from memlane.ptx import (
     Item,
     Location,
     Module,
+    RegisterDecl,
     Variable,
     called_functions,
     verify,
 )
 from memlane.ptx.edit import with_items
-from memlane.rewrite.arrays import SharedArray, find_array, shared_arrays, static_bytes
+from memlane.rewrite.arrays import SharedArray, find_array, hiding_declaration, shared_arrays, static_bytes
 from memlane.rewrite.emit import LookUp, can_be_computed
 from memlane.rewrite.placement import Placement, element_bytes
 from memlane.rewrite.provenance import ArrayAccess, Provenance, cached_accesses_to_shared
@@ -131,7 +132,13 @@ def _uses_array(module: Module, function: Function, array: SharedArray) -> bool:
 
 
 def _accesses(module: Module, function: Function, array: SharedArray) -> tuple[ArrayAccess, ...]:
-    """Return the accesses to the array. Raises RelayoutError if its address is used in another way."""
+    """Return the accesses to the array. Raises RelayoutError if its address, or its name, is used in another way."""
+    if (hiding := hiding_declaration(function, array)) is not None:
+        raise RelayoutError(
+            f"the layout of {array.title} cannot be changed: {function.title} declares something else named {hiding.name}; "
+            "rename one of them",
+            function.span if isinstance(hiding, RegisterDecl) else hiding.span,
+        )
     whole = next((one for one in shared_arrays(module) if one.same_memory(array)), array)
     arrays = [one for one in shared_arrays(module) if not one.same_memory(array)]
     provenance: Provenance = cached_accesses_to_shared(module, function, [*arrays, whole])
