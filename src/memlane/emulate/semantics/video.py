@@ -216,13 +216,17 @@ def vset(k: Lowering) -> None:
 @semantics("video/vmad")
 def vmad(k: Lowering) -> None:
     """Multiply and add. Whole words are signed, even of `u32`: the manual says otherwise, but the assembler makes a signed multiplication
-    of every `vmad`. Only the operations on the sum follow the types: it is unsigned where both factors are."""
+    of every `vmad`. Only the operations on the sum follow the types: it is unsigned where both factors are and
+    nothing is negated."""
     e, kinds = k.e, [k.slot_of(f"{letter}type") for letter in "ab"]
     signed = "s32" in kinds
     _selector(k, "c", "")
     _selector(k, "d", "")
     a, b = (_source(k, letter, kind if _selector(k, letter, _PARTS) else "s32") for letter, kind in zip("ab", kinds, strict=True))
-    total = e.add(e.mul(a, b), _part(k, _word(k, "c"), 32, 0, True))
+    minus_product, minus_c = _negations(k)
+    signed = signed or minus_product or minus_c
+    product, c = e.mul(a, b), _part(k, _word(k, "c"), 32, 0, True)
+    total = e.add(e.neg(product) if minus_product else product, e.neg(c) if minus_c else c)
     if k.instruction.has("po"):
         total = e.add(total, _whole(1))
     scale = k.slot_of("scale")
@@ -231,6 +235,15 @@ def vmad(k: Lowering) -> None:
     if k.instruction.has("sat"):
         total = _clamped(k, total, 32, signed)
     _write(k, total)
+
+
+def _negations(k: Lowering) -> tuple[bool, bool]:
+    """Return whether `vmad` negates the product of a and b, and whether it negates c. It cannot do both, nor either of them with `.po`."""
+    a, b, c = (isinstance(one := k.instruction.operand(letter), Register) and one.negated for letter in "abc")
+    if (a != b and c) or ((a != b or c) and k.instruction.has("po")):
+        what = f"{k.instruction.name} negates either one factor or `c`, and nothing with `.po`"
+        raise PtxTypeError(what, k.instruction.span)
+    return a != b, c
 
 
 # -- SIMD ----------------------------------------------------------------------------------------------------------------------------
