@@ -71,9 +71,6 @@ SKIPPED = {
     "`barrier.cluster`, and memory of other blocks of a cluster": "one block is tried at a time",
     "generic addresses of shared and local memory": "the generic ones lie in global memory",
     "`st.async` of 8 bits": "it takes registers of 8 bits alone",
-    "scalar video instructions with a part `.h1` of the destination; with `.sat` and a part, where the result may be negative, or is "
-    "shifted and may be too large; with `.sat` and `.u32`, where it may exceed 32 bits; with `.min` or `.max` and `.u32`, where it may be "
-    "negative or have bit 31": "the assembler for sm_90 does not do what the manual says; the emulator refuses them",
     "scopes, memory orders, cache operators and hints": "change no value that one thread alone sees",
     "`atom` and `red` on one address by many threads": "only where the order does not matter: integer `red` without `inc` and `dec`",
 }

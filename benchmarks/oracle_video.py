@@ -1,7 +1,6 @@
 """Video instructions, by the manual's pseudo-code: numbers of any size, cut to 32 bits at the end.
 
-Three comments name the rules that are those of the code that the assembler makes for sm_90, and not of the manual. Where the two differ
-without a plain rule, the emulator refuses the form, and what is said of it here is by the manual.
+Comments name the rules that are those of the code that the assembler makes for sm_90, and not of the manual.
 """
 
 from __future__ import annotations
@@ -53,6 +52,15 @@ def _limited(value: int, bits: int, kind: str) -> int:
     return max(low, min(high, value))
 
 
+def _saturated(name: str, value: int, bits: int, kind: str) -> int:
+    """By the assembler's rules: parts are limited at the top only, as if unsigned; shifts to a word; unsigned sums of words at 0 only."""
+    if bits < 32 and name not in ("vshl", "vshr"):
+        return min(value & ((1 << 64) - 1), (1 << (bits - (kind == "s32"))) - 1)
+    if kind == "u32" and name in ("vadd", "vsub", "vabsdiff"):
+        return max(value, 0)
+    return _limited(value, 32, kind)
+
+
 def _merged(value: int, bits: int, place: int, word: int) -> int:
     mask = ((1 << bits) - 1) << bits * place
     return word & ~mask | value << bits * place & mask
@@ -78,10 +86,15 @@ def _scalar(s: Spelling, chosen: Sequence[str], a: int, b: int, c: int) -> int:
         value = _OPERATIONS[name](x, y)
     bits = {"": 32, "b": 8, "h": 16}[chosen[0][:1]]
     if s.has("sat"):
-        value = _limited(value, bits, kinds[0])
+        value = _saturated(name, value, bits, kinds[0])
     third = _piece(c, "", kinds[1] if name == "vset" else kinds[0])  # the assembler's rule: of `vset` it has the sign of `a`
-    if chosen[0] == "" and kinds[0] == "s32" and not s.has("sat"):  # its rule: sums are cut before, shifts are of 64 bits
-        value = signed(value & _WORD, 32) if name in ("vadd", "vsub") else signed(value & ((1 << 64) - 1), 64)
+    if name in ("vadd", "vsub") or (name in ("vshl", "vshr") and kinds[0] == "u32" and s.has("sat")):  # its rule: these are cut before
+        value = signed(value & _WORD, 32)
+    value &= (1 << 64) - 1  # its rule: it computes in 64 bits of the sign of `c`
+    if (kinds[1] if name == "vset" else kinds[0]) == "s32":
+        value = signed(value, 64)
+    if chosen[0] == "h1":  # its rule: it inserts the upper half of the result, and not the lower
+        value >>= 16
     for word, combined in (("add", value + third), ("min", min(value, third)), ("max", max(value, third))):
         if s.has(word):
             return combined & _WORD

@@ -374,3 +374,21 @@ def test_a_device_has_as_much_memory_as_its_chip_or_as_given() -> None:
     del array
     assert target.free_bytes() == 1000
     target.empty(1000, "u1")
+
+
+def test_a_register_of_128_bits_is_loaded_and_stored_whole() -> None:
+    """From a parameter to local memory, from global through shared memory, and back as sums of the halves."""
+    body = """
+        .reg .b128 %q<4>; .shared .b128 s[32]; .local .b128 l[2];
+        mov.u32 %r1, s; shl.b32 %r2, %tid, 4; add.u32 %r1, %r1, %r2; mul.wide.u32 %rd1, %tid, 16; add.u64 %rd1, %rd1, %out;
+        ld.param.b128 %q3, [two+16]; st.local.b128 [l+16], %q3; ld.local.b128 %q3, [l+16];
+        ld.global.b128 %q1, [%rd1]; st.shared.b128 [%r1], %q1; ld.volatile.shared.b128 %q2, [%r1];
+        mov.b128 {%rd2, %rd3}, %q2; mov.b128 {%rd4, %rd5}, %q3;
+        add.u64 %rd2, %rd2, %rd4; add.u64 %rd3, %rd3, %rd5;
+        mov.b128 %q1, {%rd2, %rd3}; st.release.gpu.global.b128 [%rd1], %q1; ret;"""
+    target = emulator()
+    data = np.arange(64, dtype=np.uint64)
+    out = target.array(data)
+    module = parse(program(body, params=".param .u64 out, .param .align 16 .b8 two[32]"))
+    target.load(module)["k"][1, 32](out, np.array([1, 2, 1000, 2000], np.uint64).tobytes())
+    assert (out.numpy() == data + np.tile([1000, 2000], 32)).all()

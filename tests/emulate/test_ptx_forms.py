@@ -55,6 +55,21 @@ FORMS: list[tuple[str, int]] = [
     ("p: .callprototype _ (); mov.b64 %rd1, counts; call %rd1, p; bar.sync 0; ld.volatile.global.u32 %r0, [calls_of_counts];", 32),
     ("mov.u32 %r0, %ntid.r; add.u32 %r0, %r0, %ntid.b;", 33),
     ("mov.u32 %r1, 1; t: .branchtargets L<2>; brx.idx %r1, t; L0: mov.u32 %r0, 10; bra M; L1: mov.u32 %r0, 11; M:", 11),
+    ("mov.u32 %r1, 7; vmad.s32.s32.s32 %r0, -%r1, 5, 3;", 0xFFFFFFE0),
+    ("mov.u32 %r1, 0x10005; vmad.u32.u32.u32 %r0, -%r1.h0, -%r1.b2, 3;", 8),
+    ("mov.u32 %r1, 0x80000000; vmad.u32.u32.u32.sat %r0, 0, 0, -%r1;", 0x7FFFFFFF),
+    ("mov.u32 %r1, 0x40000000; vmad.u32.u32.u32.sat %r0, -%r1, 4, 5;", 0x80000000),
+    ("mov.u32 %r1, 300; vmad.u32.u32.u32.shr7 %r0, -%r1, 1, 0;", 0xFFFFFFFD),
+    (
+        ".shared .u32 s, t; mov.u64 %rd1, table; cp.async.ca.shared.global [s], [%rd1], 4, %p0; ld.shared.u32 %r0, [s];",
+        5,
+    ),
+    (
+        ".shared .u32 s; mov.u64 %rd1, table; cp.async.ca.shared.global [s], [%rd1], 4, !%p0; ld.shared.u32 %r0, [s];",
+        0,
+    ),
+    ("{ .reg .b16 h; set.lt.f16.s32 h, -1, 1; cvt.u32.u16 %r0, h; }", 0x3C00),
+    ("{ .reg .b16 h; mov.f32 %f0, 1.0; set.gtu.or.bf16.f32 h, %f0, 2.0, !%p0; cvt.u32.u16 %r0, h; }", 0x3F80),
     (".shared .u32 s; st.shared .u32 [s], 3; ld.shared\n.u32 %r0, [s];", 3),
 ]
 

@@ -54,6 +54,10 @@ INSIDE = (
     "mov.u32 %r1, %tid.r; mov.u32 %r1, %ctaid.a;",
     "call (%r1), f4, (5+1);",
     "vadd.u32.u32.u32 %r1.b2, %r2.b3, %r3.h1, %r4;",
+    "vmad.s32.u32.s32.sat.shr7 %r1, -%r2.h1, %r3, %r4; vmad.u32.u32.u32 %r1, %r2, 5, -%r4;",
+    ".shared .b64 t; cp.async.ca.shared.global [t], [%rd1], 8, %p1; cp.async.cg.shared.global [%r1], [%rd1], 16, !%p1;",
+    "mma.sync.aligned.m8n8k4.row.col.rn.f64.f64.f64.f64 {%rd1, %rd2}, {%rd3}, {%rd4}, {%rd1, %rd2};",
+    ".reg .b16 n; set.lt.f16.s32 n, %r1, %r2; set.gtu.and.bf16.f32 n, %f1, %f2, !%p1; prefetch.L2::evict_last [%rd1];",
     "vset4.u32.u32.lt %r1.b32, %r2.b6543, %r3.b0000, %r4;",
 )
 
@@ -147,7 +151,8 @@ def test_mad_without_a_rounding_rounds_to_nearest_in_old_modules() -> None:
         ("mov.b64 %rd1, {%r1+1, %r2};", "a register plus a constant cannot be part of another operand"),
         ("ld.global.u32 %r1, a[1];", "`a` is not an array: an index needs one"),
         (".shared .u32 s[4]; ld.shared.u32 %r1, s[%r2];", "an index in a register is not supported: compute the address of `s`"),
-        ("vmad.s32.s32.s32 %r1, %r2, %r3, -%r4;", "a minus sign before a register is not supported, although `vmad` has one: negate the"),
+        ("add.s32 %r1, %r2, -%r3;", "only `vmad` takes a minus sign before a register: negate the register first"),
+        ("vmad.s32.s32.s32 %r1, %r2, -sh, %r4;", "expected a register after `-`"),
         ("t: .branchtargets;", "expected a label, found `;`"),
     ],
 )

@@ -51,6 +51,8 @@ class InstructionParser:
         self._forms: dict[tuple[object, ...], tuple[str, tuple[str, ...], Form]] = {}
         self._sums: list[tuple[Register, Sum]] = []
         """Sums among the operands of the current instruction, with the registers that stand for them."""
+        self._ignored: list[tuple[Register, Register, Operand]] = []
+        """Predicates that make `cp.async` ignore its source: the register for the bytes read, the predicate, the bytes copied."""
         self._sum_count = 0
         self._opcode_start = 0
         self.version = (0, 0)
@@ -78,8 +80,11 @@ class InstructionParser:
             for operand in operands:
                 self._check_elements(operand, resolved[2])
         span = Span(cursor.source, start, cursor.starts[cursor.at - 1] + 1)
+        if resolved[2].key == "asynchronous/cp.async":
+            operands = self._with_source_bytes(operands, resolved[2])
         one = Instruction(resolved[0], resolved[1], operands, resolved[2], guard, location, span)
-        return (*self._additions(span, location), one) if self._sums else (one,)
+        before = *self._selections(span, location), *self._additions(span, location)
+        return (*before, one) if before else (one,)
 
     def _check_elements(self, operand: Operand, form: Form) -> None:
         """Reject `%r1.x` where `%r1` has no such element. Video instructions take bytes and halves of registers, as `%r1.b0`."""
@@ -131,6 +136,25 @@ class InstructionParser:
             form = TABLE.match("add", (one.type,), (VALUE, VALUE, VALUE))
             yield Instruction("add", (one.type,), (register, source, Immediate(one.offset)), form, None, location, span)
 
+    def _with_source_bytes(self, operands: tuple[Operand, ...], form: Form) -> tuple[Operand, ...]:
+        """Replace a predicate that makes `cp.async` ignore its source by a register that holds how many bytes it reads."""
+        at = form.operands.get("source", -1)
+        ignore, size = (operands[at], operands[form.operands["size"]]) if at >= 0 else (None, None)
+        if not isinstance(ignore, Register) or (self._names.declared(ignore.name) or ("",))[0] != "pred" or size is None:
+            return operands
+        register = self._new_register()
+        self._ignored.append((register, ignore, size))
+        return (*operands[:at], register, *operands[at + 1 :])
+
+    def _selections(self, span: Span, location: Location | None) -> Iterator[Statement]:
+        """Yield the computation of each register of `_with_source_bytes`."""
+        ignored, self._ignored = self._ignored, []
+        for register, ignore, size in ignored:
+            yield RegisterDecl("u32", register.name)
+            form = TABLE.match("selp", ("u32",), (VALUE,) * 4)
+            read, left = (size, Immediate(0)) if ignore.negated else (Immediate(0), size)
+            yield Instruction("selp", ("u32",), (register, read, left, Register(ignore.name)), form, None, location, span)
+
     def _operands(self, opcode: str) -> tuple[Operand, ...]:
         cursor, names = self._cursor, self._names
         found: list[Operand] = []
@@ -148,13 +172,18 @@ class InstructionParser:
             raise cursor.error(f"expected `,` or `;` after an operand of `{shortened(opcode)}`, found {cursor.found()}")
 
     def _sum_register(self, operand: Sum) -> Register:
-        """Return a register, with a name not used in the text, that stands for a sum."""
+        """Return a new register that stands for a sum."""
+        register = self._new_register()
+        self._sums.append((register, operand))
+        return register
+
+    def _new_register(self) -> Register:
+        """Return a register with a name not used in the text."""
         register = Register(f"%sum{self._sum_count}")
         while register.name in self._cursor.source.text:
             self._sum_count += 1
             register = Register(f"%sum{self._sum_count}")
         self._sum_count += 1
-        self._sums.append((register, operand))
         return register
 
     def _resolve(self, text: str, operands: tuple[Operand, ...], at: int) -> tuple[str, tuple[str, ...], Form]:

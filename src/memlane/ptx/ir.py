@@ -29,7 +29,8 @@ from memlane.source import Span
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """A virtual register such as `%r1`, or `alo` inside an inline-assembly scope. `negated` is the `!` before a predicate."""
+    """A virtual register such as `%r1`, or `alo` inside an inline-assembly scope. `negated` is the `!` before a predicate,
+    or the `-` before a source of `vmad`."""
 
     name: str
     negated: bool = False

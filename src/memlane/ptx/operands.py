@@ -167,17 +167,18 @@ def parse_operand(cursor: Cursor, names: Names, opcode: str = "") -> Operand | S
     if text == "(" and opcode.startswith("call"):
         cursor.at += 1
         return Arguments(_parse_list(cursor, names, ")"))
-    if text == "!" and cursor.kinds[cursor.at + 1] == WORD:
+    sign = "-" if opcode.partition(".")[0] == "vmad" else "!"
+    if text == sign and cursor.kinds[cursor.at + 1] == WORD and cursor.texts[cursor.at + 1] != "WARP_SZ":
         cursor.at += 1
         register = names.lookup(cursor.next())
         if not isinstance(register, Register):
-            raise cursor.error("expected a predicate after `!`")
+            raise cursor.error(f"expected a {'register' if sign == '-' else 'predicate'} after `{sign}`")
         return Register(register.name, negated=True)
     if text == "WARP_SZ" and cursor.texts[cursor.at + 1] in _FOLLOWED_BY_NOTHING:
         cursor.at += 1
         return Special(text)
     if text == "-" and cursor.kinds[cursor.at + 1] == WORD and cursor.texts[cursor.at + 1] != "WARP_SZ":
-        raise cursor.error("a minus sign before a register is not supported, although `vmad` has one: negate the register first")
+        raise cursor.error("only `vmad` takes a minus sign before a register: negate the register first")
     if begins_expression(cursor):
         return parse_constant(cursor)
     raise cursor.error(f"expected an operand, found {cursor.found()}")

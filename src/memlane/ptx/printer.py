@@ -124,6 +124,8 @@ def instruction_text(instruction: Instruction) -> str:
     if instruction.guard is not None:
         guard = f"@{'!' if instruction.guard.negated else ''}{instruction.guard.register} "
     operands = ", ".join(map(operand_text, instruction.operands))
+    if instruction.opcode == "vmad":
+        operands = operands.replace("!", "-")
     return f"{guard}{instruction.name} {operands};" if operands else f"{guard}{instruction.name};"
 
 

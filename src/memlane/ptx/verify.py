@@ -346,7 +346,7 @@ def _fits(scope: _Scope, operand: Operand, wanted: str, wider: bool, instruction
                 yield from _fits(scope, item, wanted, wider, instruction)
     elif isinstance(operand, Register):
         declared = scope.register(operand.name)
-        if operand.negated and declared is not None and declared[0] != "pred":
+        if operand.negated and declared is not None and declared[0] != "pred" and instruction.opcode != "vmad":
             yield f"`!` negates a predicate, but `{operand.name}` is declared as `.{declared[0]}`", operand.name
         if declared is not None and declared[1] > 1 and instruction.slot("vec") is None and instruction.opcode == "mov":
             bits = SCALAR_TYPES[declared[0]].bits * declared[1]

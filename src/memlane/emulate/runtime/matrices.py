@@ -20,7 +20,7 @@ from memlane.emulate.code.formats import widen
 from memlane.emulate.runtime.helper import Helper
 
 COLUMNS = 8
-BITS = {"f16": 16, "bf16": 16, "tf32": 32, "f64": 64, "e4m3": 8, "e5m2": 8, "u8": 8, "s8": 8, "u4": 4, "s4": 4}
+BITS = {"f16": 16, "bf16": 16, "tf32": 32, "f64": 64, "e4m3": 8, "e5m2": 8, "u8": 8, "s8": 8, "u4": 4, "s4": 4, "b1": 1}
 """Bits of the elements of A and B."""
 
 
@@ -32,6 +32,8 @@ class Shape:
     depth: int
     a: str
     b: str
+    bitop: str = ""
+    """What combines two bits of `b1`, whose ones are counted: `and` or `xor`."""
 
     @property
     def in_register(self) -> int:
@@ -53,7 +55,7 @@ class Shape:
 
     @property
     def is_integer(self) -> bool:
-        return self.a[0] in "us"
+        return self.a[0] in "us" or self.a == "b1"
 
 
 @cache
@@ -91,7 +93,7 @@ def multiply(shape: Shape) -> Helper:
                 left, right = e.element(rows, row_start, element), e.element(columns, column_start, element)
                 e.store(_dot(e, shape, left, right, start), e.element(d, place, element))
 
-    return Helper(f"memlane_mma_m{shape.rows}k{shape.depth}_{shape.a}_{shape.b}", VOID, (POINTER,) * 4, build)
+    return Helper(f"memlane_mma_m{shape.rows}k{shape.depth}_{shape.a}_{shape.b}{shape.bitop}", VOID, (POINTER,) * 4, build)
 
 
 def _dot(e: Emit, shape: Shape, left: Value, right: Value, start: Value) -> Value:
@@ -104,7 +106,8 @@ def _dot(e: Emit, shape: Shape, left: Value, right: Value, start: Value) -> Valu
         return total
     a, b = (e.load(pointer, typ=ir.VectorType(element, shape.depth), align=8) for pointer in (left, right))
     if shape.is_integer:
-        return e.add(e.reduce("add", e.mul(a, b)), start)
+        products = {"": e.mul, "and": e.and_, "xor": e.xor}[shape.bitop](a, b)
+        return e.add(e.reduce("add", products), start)
     products = e.fmul(a, b)
     name = f"llvm.vector.reduce.fadd.v{shape.depth}f64"
     return e.call(e.declare(name, F64, [F64, products.type]), [start, products])
@@ -116,12 +119,12 @@ def _elements(e: Emit, word: Value, name: str) -> Value:
         return e.bitcast(word, ir.VectorType(F64, 1))
     bits = BITS[name]
     count = 32 // bits
-    if bits == 4:
-        spread = e.lshr(_splat(e, word, count), ir.Constant(ir.VectorType(I32, count), [4 * number for number in range(count)]))
-        parts = e.trunc(spread, ir.VectorType(ir.IntType(4), count))
+    if bits < 8:
+        spread = e.lshr(_splat(e, word, count), ir.Constant(ir.VectorType(I32, count), [bits * number for number in range(count)]))
+        parts = e.trunc(spread, ir.VectorType(ir.IntType(bits), count))
     else:
         parts = e.bitcast(word, ir.VectorType({8: I8, 16: I16, 32: I32}[bits], count))
-    if name[0] in "us":
+    if name[0] in "us" or name == "b1":
         return (e.sext if name[0] == "s" else e.zext)(parts, ir.VectorType(I64, count))
     return e.fpext(widen(e, parts, name), ir.VectorType(F64, count))
 

@@ -23,7 +23,7 @@ from memlane.ptx import Immediate
 @semantics("asynchronous/cp.async")
 def cp_async(k: Lowering) -> None:
     size = k.instruction.operand("size")
-    if not isinstance(size, Immediate) or size.value not in (4, 8, 16) or k.has("ignore"):
+    if not isinstance(size, Immediate) or size.value not in (4, 8, 16):
         raise k.unsupported()
     e, kind = k.e, vector(I32)
     whole = constant(kind, size.value)

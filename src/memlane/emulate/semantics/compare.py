@@ -65,7 +65,7 @@ def set_(k: Lowering) -> None:
     """Write all ones, or 1.0, where the comparison holds; else 0."""
     mask = with_predicate(k, compared(k, "a"))
     kind = vector(I32)
-    one = constant(kind, 0x3F800000 if k.slot_of("dtype") == "f32" else -1)
+    one = constant(kind, {"f32": 0x3F800000, "f16": 0x3C00, "bf16": 0x3F80}.get(k.slot_of("dtype"), -1))
     k.write("d", k.e.select(k.e.lanes_of(mask), one, constant(kind, 0)))
 
 

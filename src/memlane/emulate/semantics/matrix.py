@@ -99,6 +99,8 @@ def mma(k: Lowering) -> None:
     """Multiply and accumulate. In f16 and f32 the sum is rounded once at its end, where the hardware also rounds or truncates in
     between."""
     k.flow.wait_for_partners(constant(I32, FULL), constant(vector(I32), FULL))
+    if (k.slot_of("shape"), BITS.get(k.slot_of("atype"))) == ("m8n8k4", 16):
+        return _multiply_in_groups(k)
     e, shape = k.e, _shape(k)
     for letter, registers in (("a", shape.a_registers), ("b", shape.b_registers)):
         items = elements(k.instruction.operand(letter))
@@ -112,17 +114,66 @@ def mma(k: Lowering) -> None:
     k.call(multiply(shape), k.scratch("a", 2048), k.scratch("b", 2048), k.scratch("c"), k.scratch("d"))
     kind = vector(I64 if shape.is_integer else F64)
     found = [e.load(e.at(k.scratch("d"), 8 * LANES * number), typ=kind, align=8) for number in range(shape.elements)]
+    return write_accumulators(k, found)
+
+
+def _multiply_in_groups(k: Lowering) -> None:
+    """Multiply `m8n8k4` of short floats: lanes 4 q to 4 q + 3 and those 16 above form a group, which has matrices of its own."""
+    e = k.e
+    left, right = (_short_elements(k, letter) for letter in "ab")
+    start, found = accumulators(k), list[Value]()
+    for number in range(8):
+        places = [_place_in_sum(lane, number, k.slot_of("dtype")) for lane in range(LANES)]
+        total = start[number]
+        if k.slot_of("ctype") != k.slot_of("dtype"):
+            total = _shuffled(k, start, [_register_of_sum(lane, *place, k.slot_of("ctype")) for lane, place in enumerate(places)])
+        for depth in range(4):
+            rows = [_register_of_factor(lane, row, depth, k.slot_of("alayout") == "row") for lane, (row, _) in enumerate(places)]
+            columns = [_register_of_factor(lane, column, depth, k.slot_of("blayout") == "col") for lane, (_, column) in enumerate(places)]
+            total = e.fadd(total, e.fmul(_shuffled(k, left, rows), _shuffled(k, right, columns)))
+        found.append(total)
     write_accumulators(k, found)
+
+
+def _short_elements(k: Lowering, letter: str) -> list[Value]:
+    """Return the short floats of an operand as f64, in the order of the registers."""
+    e, name = k.e, k.slot_of(f"{letter}type")
+    words = [k.bits_of(item, "b32") for item in elements(k.instruction.operand(letter))]
+    if len(words) != 2:
+        raise k.unsupported()
+    return [e.fpext(widen(e, e.lshr(word, constant(word.type, shift)), name), vector(F64)) for word in words for shift in (0, 16)]
+
+
+def _register_of_factor(lane: int, line: int, depth: int, together: bool) -> int:
+    """Return where an element of A or B is among the registers of all lanes. `line`: its row in A, or its column in B; `together`: whether
+    one lane holds a whole line."""
+    group = lane & 12
+    owner, number = (line % 4, depth) if together else (depth, line % 4)
+    return LANES * number + group + owner + 16 * (line // 4)
+
+
+def _register_of_sum(lane: int, row: int, column: int, kind: str) -> int:
+    """Return where an element of C or D is among the registers of all lanes."""
+    owner, number = (row % 4, column) if kind == "f16" else ((row & 1) + (column & 2), (row & 2) + (column & 5))
+    return LANES * number + (lane & 12) + owner + 16 * (row // 4)
+
+
+def _place_in_sum(lane: int, number: int, kind: str) -> tuple[int, int]:
+    """Return the row and the column of an element of C or D."""
+    half = 4 * (lane // 16)
+    if kind == "f16":
+        return lane % 4 + half, number
+    return (lane & 1) + (number & 2) + half, (number & 4) + (lane & 2) + (number & 1)
 
 
 def _shape(k: Lowering) -> Shape:
     words = k.instruction
     match = re.fullmatch(r"m(8|16)n8k(\d+)", k.slot_of("shape"))
     a, b = k.slot_of("atype"), k.slot_of("btype")
-    if match is None or a not in BITS or b not in BITS or words.has("popc"):
+    if match is None or k.slot_of("rnd") not in ("", "rn") or a not in BITS or b not in BITS or ("b1" in (a, b)) != words.has("popc"):
         raise k.unsupported()
-    shape = Shape(int(match[1]), int(match[2]), a, b)
-    if shape.depth % (4 * shape.in_register) or (shape.rows, shape.depth, BITS[a]) == (8, 4, 16) or BITS[a] != BITS[b]:
+    shape = Shape(int(match[1]), int(match[2]), a, b, k.slot_of("bitop"))
+    if shape.depth % (4 * shape.in_register) or BITS[a] != BITS[b]:
         raise k.unsupported()
     return shape
 

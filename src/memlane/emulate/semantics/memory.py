@@ -11,7 +11,7 @@ from memlane.emulate.runtime.address_wrapping import wrap_addresses
 from memlane.emulate.semantics.accesses import access
 from memlane.emulate.semantics.cluster import is_own_shared
 from memlane.emulate.semantics.table import semantics
-from memlane.ptx import SCALAR_TYPES, Address, Operand, Register, Symbol, Vector, elements
+from memlane.ptx import SCALAR_TYPES, Address, Operand, Register, ScalarType, Symbol, Vector, elements
 
 
 @semantics("memory/mov")
@@ -72,17 +72,30 @@ def ld(k: Lowering) -> None:
         return _load_registers(k, address, targets)
     if space == "param" and isinstance(address, Address) and isinstance(address.base, Symbol):
         return _load_parameter(k, address.base, address.offset, targets)
-    if scalar.bits > 64:
-        raise k.unsupported()
-    e, element, out = k.e, INTEGERS[scalar.bits], k.scratch("data")
+    e, out = k.e, k.scratch("data")
+    bits, count = _pieces(scalar, targets)
     pointer, distance = k.address("a")
-    with access(k, space, pointer, distance, scalar.nbytes, len(targets), out) as lanes:
-        k.call(load(space, scalar.bits, len(targets)), k.warp, pointer, distance, lanes, constant(I32, k.index), out)
+    with access(k, space, pointer, distance, bits // 8, count, out) as lanes:
+        k.call(load(space, bits, count), k.warp, pointer, distance, lanes, constant(I32, k.index), out)
         if k.instruction.has("acquire"):
             e.fence("acquire")
-    for number, target in enumerate(targets):
-        k.write_operand(target, e.load_lanes(e.at(out, number * LANES * scalar.nbytes), element), scalar.name)
+    parts = [e.load_lanes(e.at(out, number * LANES * bits // 8), INTEGERS[bits]) for number in range(count)]
+    if scalar.bits == 128:
+        parts = [_joined(k, *parts)]
+    for target, part in zip(targets, parts, strict=True):
+        k.write_operand(target, part, scalar.name)
     return None
+
+
+def _pieces(scalar: ScalarType, operands: tuple[Operand, ...]) -> tuple[int, int]:
+    """Return the bits of an element and the number of elements that an access moves: one of 128 bits is two of 64."""
+    return (64, 2 * len(operands)) if scalar.bits == 128 else (scalar.bits, len(operands))
+
+
+def _joined(k: Lowering, low: Value, high: Value) -> Value:
+    """Return lanes of 128 bits of their halves."""
+    e, kind = k.e, vector(INTEGERS[128])
+    return e.or_(e.zext(low, kind), e.shl(e.zext(high, kind), constant(kind, 64)))
 
 
 def _load_parameter(k: Lowering, symbol: Symbol, offset: int, targets: tuple[Operand, ...]) -> None:
@@ -91,7 +104,7 @@ def _load_parameter(k: Lowering, symbol: Symbol, offset: int, targets: tuple[Ope
     space, start = k.frame.offsets.get(symbol.name, ("", 0))
     begin = start + symbol.offset + offset
     end = begin + scalar.nbytes * len(targets)
-    if space != "param" or begin < 0 or end > k.frame.params_bytes or scalar.bits > 64:
+    if space != "param" or begin < 0 or end > k.frame.params_bytes:
         raise k.unsupported(f"{k.instruction.name} of {symbol.name}, which is not a kernel parameter or too short")
     params = e.get_pointer(k.context, CONTEXT, "params")
     for number, target in enumerate(targets):
@@ -137,16 +150,21 @@ def st(k: Lowering) -> None:
     registers = k.instruction.operand("a")
     if isinstance(registers, Vector):
         return _store_registers(k, sources, registers)
-    if scalar.bits > 64 or space in ("const", "param"):
+    if space in ("const", "param"):
         raise k.unsupported()
     e, data = k.e, k.scratch("data")
-    for number, source in enumerate(sources):
-        e.store_lanes(k.bits_of(source, scalar.name), e.at(data, number * LANES * scalar.nbytes))
+    bits, count = _pieces(scalar, sources)
+    parts = [k.bits_of(source, scalar.name) for source in sources]
+    if scalar.bits == 128:
+        kind = parts[0].type
+        parts = [e.trunc(e.lshr(parts[0], constant(kind, shift)), vector(I64)) for shift in (0, 64)]
+    for number, part in enumerate(parts):
+        e.store_lanes(part, e.at(data, number * LANES * bits // 8))
     pointer, distance = k.address("a")
-    with access(k, space, pointer, distance, scalar.nbytes, len(sources), data) as lanes:
+    with access(k, space, pointer, distance, bits // 8, count, data) as lanes:
         if k.instruction.has("release"):
             e.fence("release")
-        k.call(store(space, scalar.bits, len(sources)), k.warp, pointer, distance, lanes, constant(I32, k.index), data)
+        k.call(store(space, bits, count), k.warp, pointer, distance, lanes, constant(I32, k.index), data)
 
 
 @semantics("memory/prefetch", "memory/prefetchu", "memory/applypriority", "memory/discard", "asynchronous/cp.async.bulk.prefetch")

@@ -2,9 +2,8 @@
 
 Everything is computed in 64 bits, where no word, half or byte of either sign overflows.
 
-For sm_90 the assembler turns the scalar ones into ordinary instructions, whose results do not always agree with the manual. Where the
-difference has a plain rule, the code here follows the assembler, with a comment. Other forms are rejected (`_disagreement`), unless their
-operands cannot have the values for which the two differ.
+For sm_90 the assembler turns the scalar ones into ordinary instructions, whose results do not always agree with the manual. The code here
+gives the results of those instructions, with a comment where the manual says otherwise.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import llvmlite.ir as ir
 from memlane.emulate.code.build import I1, I32, I64, Value, constant, vector
 from memlane.emulate.lower.lowering import Lowering
 from memlane.emulate.semantics.table import semantics
-from memlane.errors import PtxTypeError, UnsupportedPtx
+from memlane.errors import PtxTypeError
 from memlane.ptx import Register
 
 _WIDE = vector(I64)
@@ -101,83 +100,41 @@ def _source(k: Lowering, letter: str, kind: str) -> Value:
     return _part(k, _word(k, letter), _size(selector), int(selector[1:] or 0), kind == "s32")
 
 
-def _limits(k: Lowering, letter: str, kind: str) -> tuple[int, int]:
-    """Return the least and the greatest value of an operand."""
-    bits = _size(_selector(k, letter, _PARTS))
-    return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if kind == "s32" else (0, (1 << bits) - 1)
-
-
-def _result_limits(k: Lowering) -> tuple[int, int]:
-    """Return the least and the greatest result before it is saturated."""
-    (a, most_a), (b, most_b) = (_limits(k, letter, k.slot_of(f"{letter}type") or "u32") for letter in "ab")
-    match k.instruction.opcode:
-        case "vadd":
-            return a + b, most_a + most_b
-        case "vsub":
-            return a - most_b, most_a - b
-        case "vabsdiff":
-            return 0, max(most_a - b, most_b - a)
-        case "vmin":
-            return min(a, b), min(most_a, most_b)
-        case "vmax":
-            return max(a, b), max(most_a, most_b)
-        case "vshl":
-            return a << 32, most_a << 32
-        case "vshr":
-            return a, most_a
-    return 0, 1
-
-
-def _disagreement(k: Lowering, part: str, kind: str) -> str:
-    """Return what the assembler for sm_90 does, where the manual says otherwise, and what to write instead; empty where they agree."""
-    name, second = k.instruction.opcode, k.slot_of("second")
-    is_shift, saturates = name in ("vshl", "vshr"), k.instruction.has("sat")
-    low, high = _result_limits(k)
-    too_large = is_shift and high >= 1 << (_size(part) - (kind == "s32"))
-    if part == "h1":
-        return "puts the upper half of the result into `.h1`: insert the result with `bfi`"
-    if part and saturates and (low < 0 or too_large):
-        return "saturates to other limits than those of the part: saturate with `min` and `max`, and insert with `bfi`"
-    if part or kind == "s32":
-        return ""
-    if saturates and name in ("vadd", "vsub", "vabsdiff") and high >= 1 << 32:
-        return "does not limit results that exceed 32 bits: compute in 64 bits, and limit with `min`"
-    if second not in ("min", "max"):
-        return ""
-    if low < 0 and not saturates:
-        return f"treats a negative result as the largest in `.{second}`: write a `{second}` of its own"
-    if high >= 1 << 31 and (name in ("vadd", "vsub") or (is_shift and saturates)):
-        return f"treats a result of 2^31 or more as the largest in `.{second}`: write a `{second}` of its own"
-    return ""
-
-
 def _finish(k: Lowering, value: Value, kind: str, third: str = "") -> None:
     """Saturate, then apply the second operation or insert the result into a part of `c`. `third`: the type of `c`, unless that is
     `kind`."""
     second = k.slot_of("second")
     part = _selector(k, "d", _PARTS)
-    bits = _size(part)
     if part and (second or not k.has("c")):
         what = f"{k.instruction.name} writes a part of its destination only where it merges that with a fourth operand"
         raise PtxTypeError(what, k.instruction.span)
-    otherwise = _disagreement(k, part, kind)
-    if otherwise:
-        raise UnsupportedPtx(
-            f"the assembler for sm_90 disagrees with the manual on `{k.instruction.name}`: it {otherwise}", k.instruction.span
-        )
     if k.instruction.has("sat"):
-        value = _clamped(k, value, bits, kind == "s32")
+        value = _saturated(k, value, part, kind)
     if second:
         value = _combined(k, second, value, third or kind)
     elif part:
-        value = _merged(k, value, bits, int(part[1]), _part(k, _word(k, "c"), 32, 0, False))
+        shift = 16 if part == "h1" else 0  # the assembler inserts the upper half of the result there, and not the lower
+        value = _merged(k, k.e.lshr(value, _whole(shift)), _size(part), int(part[1]), _part(k, _word(k, "c"), 32, 0, False))
     _write(k, value)
 
 
+def _saturated(k: Lowering, value: Value, part: str, kind: str) -> Value:
+    """Limit a result to the range of its type. For parts the assembler limits only at the top, as if the result were unsigned, and shifts
+    to the range of a word; unsigned sums and differences of words it limits only at 0."""
+    e, name = k.e, k.instruction.opcode
+    if part and name not in ("vshl", "vshr"):
+        return e.intrinsic("umin", [value, _whole((1 << (_size(part) - (kind == "s32"))) - 1)])
+    if kind == "u32" and name in ("vadd", "vsub", "vabsdiff"):
+        return e.intrinsic("smax", [value, _whole(0)])
+    return _clamped(k, value, 32, kind == "s32")
+
+
 def _combined(k: Lowering, second: str, value: Value, kind: str) -> Value:
-    """Apply the second operation, in 64 bits of the sign of `kind`: a `vshl` by 32 may reach the highest of them."""
-    if k.instruction.opcode in ("vadd", "vsub") and kind == "s32":
-        value = _part(k, k.e.trunc(value, vector(I32)), 32, 0, True)  # the manual keeps the upper bits, the assembler does not
+    """Apply the second operation, in 64 bits of the sign of `kind`. A sum is cut to 32 bits before and extended by its sign, whatever its
+    type, and so is a saturated `vshl` or `vshr` of `u32`: the manual keeps the upper bits, the assembler does not."""
+    name = k.instruction.opcode
+    if name in ("vadd", "vsub") or (name in ("vshl", "vshr") and kind == "u32" and k.instruction.has("sat")):
+        value = _part(k, k.e.trunc(value, vector(I32)), 32, 0, True)
     c = _part(k, _word(k, "c"), 32, 0, kind == "s32")
     return k.e.add(value, c) if second == "add" else k.e.intrinsic(("s" if kind == "s32" else "u") + second, [value, c])
 
@@ -216,13 +173,17 @@ def vset(k: Lowering) -> None:
 @semantics("video/vmad")
 def vmad(k: Lowering) -> None:
     """Multiply and add. Whole words are signed, even of `u32`: the manual says otherwise, but the assembler makes a signed multiplication
-    of every `vmad`. Only the operations on the sum follow the types: it is unsigned where both factors are."""
+    of every `vmad`. Only the operations on the sum follow the types: it is unsigned where both factors are and
+    nothing is negated."""
     e, kinds = k.e, [k.slot_of(f"{letter}type") for letter in "ab"]
     signed = "s32" in kinds
     _selector(k, "c", "")
     _selector(k, "d", "")
     a, b = (_source(k, letter, kind if _selector(k, letter, _PARTS) else "s32") for letter, kind in zip("ab", kinds, strict=True))
-    total = e.add(e.mul(a, b), _part(k, _word(k, "c"), 32, 0, True))
+    minus_product, minus_c = _negations(k)
+    signed = signed or minus_product or minus_c
+    product, c = e.mul(a, b), _part(k, _word(k, "c"), 32, 0, True)
+    total = e.add(e.neg(product) if minus_product else product, e.neg(c) if minus_c else c)
     if k.instruction.has("po"):
         total = e.add(total, _whole(1))
     scale = k.slot_of("scale")
@@ -231,6 +192,15 @@ def vmad(k: Lowering) -> None:
     if k.instruction.has("sat"):
         total = _clamped(k, total, 32, signed)
     _write(k, total)
+
+
+def _negations(k: Lowering) -> tuple[bool, bool]:
+    """Return whether `vmad` negates the product of a and b, and whether it negates c. It cannot do both, nor either of them with `.po`."""
+    a, b, c = (isinstance(one := k.instruction.operand(letter), Register) and one.negated for letter in "abc")
+    if (a != b and c) or ((a != b or c) and k.instruction.has("po")):
+        what = f"{k.instruction.name} negates either one factor or `c`, and nothing with `.po`"
+        raise PtxTypeError(what, k.instruction.span)
+    return a != b, c
 
 
 # -- SIMD ----------------------------------------------------------------------------------------------------------------------------

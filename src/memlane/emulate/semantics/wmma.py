@@ -75,10 +75,10 @@ class _Fragments:
 
 def _fragments(k: Lowering, a: str, b: str) -> _Fragments:
     match = re.fullmatch(r"m(\d+)n(\d+)k(\d+)", k.slot_of("shape"))
-    if match is None or BITS.get(a, 4) < 8 or BITS.get(b, 4) < 8:
+    if match is None or a not in BITS or b not in BITS:
         raise k.unsupported()
     rows, columns, depth = map(int, match.groups())
-    tile = Shape(min(rows, 16), depth, a, b)
+    tile = Shape(min(rows, 16), depth, a, b, k.slot_of("bitop"))
     if depth % (4 * tile.in_register):
         raise k.unsupported()
     return _Fragments(tile, rows // tile.rows, columns // COLUMNS)
@@ -87,7 +87,9 @@ def _fragments(k: Lowering, a: str, b: str) -> _Fragments:
 def _element(k: Lowering) -> str:
     """Return the type of the factors, as far as the positions of the elements depend on it."""
     depth, name = k.slot_of("shape").partition("k")[2], k.slot_of("type")
-    return name if name in BITS and k.slot_of("matrix") in ("a", "b") else {"8": "tf32", "4": "f64"}.get(depth, "f16")
+    return (
+        name if name in BITS and k.slot_of("matrix") in ("a", "b") else {"8": "tf32", "4": "f64", "32": "u4", "128": "b1"}.get(depth, "f16")
+    )
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,7 @@ def _pointers(k: Lowering, piece: _Piece, matrix: str, bits: int) -> Value:
     pointer, distance = k.address("a")
     lines, columns_ = (ir.Constant(vector(I64), numbers) for numbers in (line, along))
     numbers = e.add(e.mul(lines, stride), columns_)
-    offset = e.mul(numbers, constant(vector(I64), bits // 8))
+    offset = e.lshr(e.mul(numbers, constant(vector(I64), bits)), constant(vector(I64), 3))
     address = e.add(e.add(e.load_lanes(pointer, I64), e.splat(distance)), offset)
     if k.instruction.form.addresses["a"] in NARROW_SPACES:
         address = wrap_addresses(e, address)
@@ -138,9 +140,7 @@ def _pointers(k: Lowering, piece: _Piece, matrix: str, bits: int) -> Value:
 def wmma_load(k: Lowering) -> None:
     k.flow.wait_for_partners(constant(I32, FULL), constant(vector(I32), FULL))
     e, space, matrix, nothing = k.e, state_space(k), k.slot_of("matrix"), constant(I64, 0)
-    bits, targets = _BITS.get(k.slot_of("type"), 4), elements(k.instruction.operand("d"))
-    if bits < 8:
-        raise k.unsupported()
+    bits, targets = _BITS[k.slot_of("type")], elements(k.instruction.operand("d"))
     width = max(32, bits)
     registers: list[Value] = []
     filled = 0
@@ -180,7 +180,7 @@ def wmma_store(k: Lowering) -> None:
 @semantics("matrix/wmma.mma")
 def wmma_mma(k: Lowering) -> None:
     """Multiply and accumulate, rounded as by `mma.sync`."""
-    if k.slot_of("bitop") or k.slot_of("rnd") not in ("", "rn"):
+    if k.slot_of("rnd") not in ("", "rn"):
         raise k.unsupported()
     k.flow.wait_for_partners(constant(I32, FULL), constant(vector(I32), FULL))
     e, a, b = k.e, k.slot_of("atype") or "f16", k.slot_of("btype") or "f16"

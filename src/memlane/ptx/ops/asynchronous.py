@@ -16,7 +16,7 @@ OPS = (
         "cp.async",
         manual=_SECTION + "cp-async",
         effect="copy",
-        types="size:- source:u32 ignore:pred policy:-",
+        types="size:- source:u32 policy:-",
         spaces="dst:shared src:global",
     )
     .form("cp.async.cop.space.global{.L2::cache_hint}{.prefetch} [dst], [src], size{, source}{, policy}")

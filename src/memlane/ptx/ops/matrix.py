@@ -22,6 +22,7 @@ OPS = (
     .form("mma.sync.aligned.shape.alayout.blayout.dtype.atype.btype.ctype             d, a, b, c")
     .form("mma.sync.aligned.shape.alayout.blayout{.satfinite}.dtype.atype.btype.ctype d, a, b, c")
     .form("mma.sync.aligned.shape.alayout.blayout.dtype.atype.btype.ctype.bitop.popc  d, a, b, c", bitop="and xor")
+    .form("mma.sync.aligned.shape.alayout.blayout.rnd.dtype.atype.btype.ctype         d, a, b, c", dtype="f64", rnd="rn rz rm rp")
     .where(
         shape="m8n8k4 m8n8k16 m8n8k32 m8n8k128 m16n8k4 m16n8k8 m16n8k16 m16n8k32 m16n8k64 m16n8k128 m16n8k256",
         alayout=_LAYOUTS,

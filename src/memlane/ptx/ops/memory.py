@@ -62,7 +62,7 @@ OPS = (
     .form(f"red.async{_ASYNC}.count.u32   [a], b, [mbar]", types="b:u32")
     .form(f"red.async{_ASYNC}.bound.type  [a], b, [mbar]", type="u32 s32")
     .form(f"red.async{_ASYNC}.bitop.type  [a], b, [mbar]", type="b32")
-    .form(f"red.async{_ASYNC}.add.type    [a], b, [mbar]", type="u32 s32 u64")
+    .form(f"red.async{_ASYNC}.add.type    [a], b, [mbar]", type="u32 s32 u64 s64")
     .where(ss="shared::cluster", **_ATOMIC_OPERATIONS),
     op("red.async.release", manual=_SYNC + "red-async", effect="reduction", types="b:type", spaces="a:global")
     .form("red.async{.mmio}.release.scope.global.add.type [a], b")
@@ -91,7 +91,7 @@ OPS = (
     .where(sem="relaxed release", scope=_SCOPES, ss=_SHARED_OR_GLOBAL, **_ATOMIC_OPERATIONS),
     op("prefetch", manual=_SECTION + "prefetch-prefetchu", effect="prefetch")
     .form("prefetch{.ss}.level        [a]", ss="global local")
-    .form("prefetch.global.l2eviction [a]", spaces="a:global")
+    .form("prefetch{.ss}.l2eviction    [a]", ss="global")
     .form("prefetch{.ss}.tensormap    [a]", ss="const param")
     .where(level="L1 L2", l2eviction="L2::evict_last L2::evict_normal"),
     op("prefetchu", manual=_SECTION + "prefetch-prefetchu", effect="prefetch").form("prefetchu.L1 [a]"),

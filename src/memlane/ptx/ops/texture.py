@@ -28,11 +28,11 @@ OPS = (
     .where(geom=_SURFACES, cop="ca cg cs cv", vec="v2 v4", dtype="b8 b16 b32 b64", clamp="trap clamp zero"),
     op("sust", manual=_SURFACE + "sust", effect="surface", types="v:ctype", spaces="a:tex", wider="v")
     .form("sust.b.geom{.cop}{.vec}.ctype.clamp [a, c], v", ctype="b8 b16 b32 b64")
-    .form("sust.p.geom{.vec}.ctype.clamp       [a, c], v", ctype="b32 u32 s32 f32")
+    .form("sust.p.geom{.cop}{.vec}.ctype.clamp [a, c], v", ctype="b32 u32 s32 f32")
     .where(geom=_SURFACES, cop="wb cg cs wt", vec="v2 v4", clamp="trap clamp zero"),
     op("sured", manual=_SURFACE + "sured", effect="surface", types="v:ctype", spaces="a:tex")
     .form("sured.b.op.geom.ctype.clamp [a, c], v", ctype="u32 u64 s32 b32 s64")
-    .form("sured.p.op.geom.ctype.clamp [a, c], v", ctype="b32")
+    .form("sured.p.op.geom.ctype.clamp [a, c], v", ctype="b32 b64")
     .where(op="add min max and or", geom="1d 2d 3d", clamp="trap clamp zero"),
     op("suq", manual=_SURFACE + "suq", effect="surface", types="d:b32", spaces="a:tex")
     .form("suq.query.b32 d, [a]")
