@@ -76,3 +76,20 @@ def test_an_error_directive_is_named_with_the_macros_of_its_conditional() -> Non
         "guarded.cu:7 stops the compiler (`#error Pick a loop`): pass the one of BY_GRID, BY_BLOCK that the program's build passes, "
         "for example -D BY_GRID (define=['BY_GRID'] in Python)."
     ) in message(source)
+
+
+def test_a_branch_that_another_one_follows_is_named_with_its_own_macro() -> None:
+    """The branches behind the definition, `#else` among them, used to decide the macro, or ended in a traceback."""
+    told = message("#ifdef GPU\n#define BLOCK 512\n#else\n#include <cstdio>\n#endif\n__global__ void k(int* p) { *p = BLOCK; }\n")
+    assert "guarded.cu:1: `#ifdef GPU` does not hold, so what it guards is not defined: `BLOCK` (line 2); pass -D GPU (" in told
+    told = message("#ifdef CPU\n#define N 1\n#elif defined(GPU)\n#define BLOCK 2\n#endif\n__global__ void k(int* p) { *p = BLOCK; }\n")
+    assert "guarded.cu:3: `#elif defined(GPU)` does not hold, so what it guards is not defined: `BLOCK` (line 4); pass -D GPU (" in told
+
+
+def test_a_name_that_several_branches_define_asks_for_one_of_their_macros() -> None:
+    source = "#ifdef REAL32\ntypedef float real;\n#elif REAL64\ntypedef double real;\n#endif\n__global__ void k(real* p) { *p = 1; }\n"
+    assert (
+        "guarded.cu:1: `#ifdef REAL32` does not hold, so what it guards is not defined: `real` (line 2); "
+        "pass the one of REAL32, REAL64 that the program's build passes, for example -D REAL32 ("
+    ) in message(source)
+    assert list(cuda_to_ptx(source, define=["REAL64"]).kernels.values()) == ["k(double*)"]

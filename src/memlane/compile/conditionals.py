@@ -20,16 +20,32 @@ _ERROR_DIRECTIVE = re.compile(r"#error directive: *(?P<told>[^\n]*)")
 _BEHIND_A_NAME = frozenset({"(", "=", ";", "[", "{", ":", ","})
 _NOT_TYPES = frozenset({"return", "else", "do", "case", "goto", "throw", "new", "typename"})
 _WORD = re.compile(r"\b[A-Za-z]\w*")
+_BRANCHES = frozenset({"if", "ifdef", "ifndef", "else", "elif", "elifdef", "elifndef"})
 _LISTED = 6
+
+
+@dataclass
+class _Guarded:
+    """What the branches of one `#if` define and no other code does."""
+
+    line: int
+    text: str
+    """The directive of the first branch that defines any of it."""
+    names: dict[str, int] = field(default_factory=dict)
+    """Name -> the line of its first definition."""
+    macros: dict[str, None] = field(default_factory=dict)
+    """The macros that the branches ask for."""
 
 
 @dataclass
 class _Conditional:
     """An `#if` and the branches read so far."""
 
+    opened: int
+    """The line of the `#if`."""
     line: int
     text: str
-    """The opening directive, as messages quote it."""
+    """The directive that begins the current branch, and its line, as messages quote them."""
     conditions: list[str] = field(default_factory=list)
     """The condition of each branch; empty for `#else`."""
     negated: bool = False
@@ -46,20 +62,23 @@ def hints(log: str, files: Iterable[SourceFile], defines: Iterable[str]) -> list
 def _of_undefined(log: str, files: list[SourceFile], known: set[str]) -> Iterator[str]:
     undefined = dict.fromkeys(_UNDEFINED.findall(log))
     for file in files:
-        behind: dict[int, tuple[_Conditional, list[str]]] = {}
+        guarded: dict[int, _Guarded] = {}
         for index, around in _with_conditionals(file):
             name = _defined_at(file.tokens, index, undefined)
             failing = next((one for one in reversed(around) if _missing(one, known)), None) if name else None
             if failing is not None:
-                del undefined[name]
-                line = file.text.count("\n", 0, file.tokens[index].start) + 1
-                behind.setdefault(failing.line, (failing, []))[1].append(f"`{name}` (line {line})")
-        for failing, names in behind.values():
+                found = guarded.setdefault(failing.opened, _Guarded(failing.line, failing.text))
+                found.names.setdefault(name, file.text.count("\n", 0, file.tokens[index].start) + 1)
+                found.macros |= dict.fromkeys(_missing(failing, known))
+        for found in guarded.values():
+            names = [f"`{name}` (line {line})" for name, line in found.names.items() if name in undefined]
+            undefined = {name: None for name in undefined if name not in found.names}
             shown = ", ".join(names[:_LISTED]) + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
-            yield (
-                f"{file.name}:{failing.line}: `{failing.text}` does not hold, so what it guards is not defined: {shown}; "
-                f"{_remedy(_missing(failing, known))}."
-            )
+            if names:
+                yield (
+                    f"{file.name}:{found.line}: `{found.text}` does not hold, so what it guards is not defined: {shown}; "
+                    f"{_remedy([*found.macros])}."
+                )
 
 
 def _of_error_directives(log: str, files: list[SourceFile], known: set[str]) -> Iterator[str]:
@@ -102,13 +121,15 @@ def _with_conditionals(file: SourceFile) -> Iterator[tuple[int, list[_Conditiona
     stack: list[_Conditional] = []
     for index, token in enumerate(file.tokens):
         line = directive(token) if token.kind == "directive" else None
-        if line is not None and line.name in ("if", "ifdef", "ifndef"):
+        if line is not None and line.name in _BRANCHES:
             text = " ".join(f"#{line.name} {line.body}".split())
             number = file.text.count("\n", 0, token.start) + 1
-            stack.append(_Conditional(number, text, [line.body], line.name == "ifndef"))
-        elif line is not None and line.name in ("else", "elif", "elifdef", "elifndef") and stack:
+        if line is not None and line.name in ("if", "ifdef", "ifndef"):
+            stack.append(_Conditional(number, number, text, [line.body], line.name == "ifndef"))
+        elif line is not None and line.name in _BRANCHES and stack:
             stack[-1].conditions.append(line.body if line.name != "else" else "")
             stack[-1].negated = line.name == "elifndef"
+            stack[-1].line, stack[-1].text = number, text
         elif line is not None and line.name == "endif":
             del stack[-1:]
         else:
