@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from memlane.compile import conditionals, libraries, nvrtc
+from memlane.compile.build_files import passed_macros
 from memlane.compile.device_launches import RUNTIME_CALL
 from memlane.compile.sources import SourceFile
 
@@ -36,7 +37,7 @@ def hints(log: str, files: Iterable[SourceFile], path: Path | None, defines: Ite
     earlier = "\n\n".join((log, *refusals))
     told = [*_of_runtime(log), *_of_textures(earlier, files), *_of_intrinsics(earlier, files), *_of_dialect(log)]
     told += _of_thrust(earlier, {file.name for file in files})
-    told += (*conditionals.hints(log, files, defines), *of_pieces(path))
+    told += (*conditionals.hints(log, files, defines, passed_macros(path)), *of_pieces(path))
     return [*dict.fromkeys(told)]
 
 
@@ -44,6 +45,11 @@ def elsewhere(path: Path | None) -> str:
     """Return the end of the message for a file without a kernel: neighbouring files that define one, or general advice if none does."""
     found = [name for name, text in _beside(path, {".cu", ".cuh"}) if _KERNEL.search(text)]
     return f"; name a file that defines one: {_listed(found)}" if found else "; name a file that defines a `__global__` function"
+
+
+def skipped_kernels(files: Sequence[SourceFile], path: Path | None, defines: Iterable[str]) -> list[str]:
+    """Return remedies for the kernels of a program's main file that conditionals skip."""
+    return conditionals.of_kernels(files[:1], defines, passed_macros(path))
 
 
 def remedy_for_header(header: str, path: Path | None) -> str:
