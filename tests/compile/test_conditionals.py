@@ -105,7 +105,7 @@ def test_kernels_that_a_conditional_skips_are_named_with_its_macro() -> None:
 
 
 BUILDS = {
-    "Makefile": "# -DSIDE=1\nWIDTH ?= 96 # bytes\nCFLAGS := $(EXTRA) -std=c++14 -DNDEBUG \\\n  -DSIDE=64 -DTILE=$(WIDTH) -DDEEP=$(call deep)\n",
+    "Makefile": "# -DSIDE=1\nWIDTH ?= 96 # bytes\nCFLAGS := $(EXTRA) -DNDEBUG \\\n  -DSIDE=64 -DTILE=$(WIDTH) -DDEEP=$(call deep)\n",
     "CMakeLists.txt": "add_compile_definitions(FAST)\ntarget_compile_definitions(main\n  PRIVATE SIDE=64 TILE=96 DEEP=${DEEP})\n",
     "compile.sh": "nvcc -o main -D SIDE=64 -D'TILE=96' -DDEEP=\"$1\" main.cu\n",
 }

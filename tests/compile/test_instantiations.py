@@ -483,3 +483,42 @@ int main() {{
   run((int*)nullptr);
 }}"""
     assert kernels(source) == ["void k<int>(int*)"]
+
+
+MACROS_AROUND_CALLS = """
+#include <iostream>
+#include <sstream>
+#include <vector>
+#define TIMED(text, call, seconds) \\
+  { std::cout << text; cudaDeviceSynchronize(); double began = wall_clock(); call; seconds += wall_clock() - began; }
+struct Log { Log(const char* name, std::string path); };
+template <int N, class T> __global__ void scale(T* p) { p[threadIdx.x] *= N; }
+template <int N, class T> void run(T* p, const Log& log) { scale<N><<<1, 32>>>(p); }
+int main() {
+  float* p;
+  double seconds = 0;
+  std::ostringstream path;
+  path << "log." << 1;
+  Log log("run", path.str());
+  TIMED("scaling",
+        run<3>(p, log),
+        seconds);
+  static std::vector<double> sums(1024);
+  run<5>(sums.data(), log);
+}
+"""
+
+
+def test_calls_are_followed_in_macros_and_with_variables_that_do_not_compile() -> None:
+    """A macro of the host around the call, a constructor with arguments of unknown types, and a static variable with a constructor."""
+    compiled = cuda_to_ptx(MACROS_AROUND_CALLS, name="timed.cu")
+    assert sorted(compiled.kernels.values()) == ["void scale<3, float>(float*)", "void scale<5, double>(double*)"]
+    assert not [note for note in compiled.notes if "not followed" in note]
+
+
+def test_lambdas_that_a_macro_marks_for_the_device() -> None:
+    source = "#define ON_GPU __forceinline__ __device__\n" + LAMBDAS.replace("[=] __device__", "[=] ON_GPU").replace(
+        "__host__ __device__", "__host__ ON_GPU"
+    )
+    assert "ON_GPU (" in source
+    assert cuda_to_ptx(source, name="lambdas.cu").kernels == cuda_to_ptx(LAMBDAS, name="lambdas.cu").kernels

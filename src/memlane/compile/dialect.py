@@ -23,7 +23,7 @@ from memlane.compile.tokens import Token, directive, tokenize
 
 _SUSPECT = re.compile(
     r"""\(\s*(?:\\\s*)?\{ | (?:[=(,?:&|+*/%\[{;<!~-]|\b(?:return|else|case))\s*\([\w:<>,\s]+\)\s*\{ | "__ | __GNU
-    | [(,;{}te]\s*__restrict | \]\s*(?:\\\s*)?__(?:device|host)__""",
+    | [(,;{}te]\s*__restrict | \]\s*(?:\\\s*)?[A-Za-z_]\w*\s*(?:[({]|[A-Za-z_])""",
     re.VERBOSE,
 )
 """Pattern that every text with such a construct matches; most texts do not, and are returned unchanged."""
@@ -46,13 +46,16 @@ Edit = tuple[int, int, str]
 
 
 @lru_cache(maxsize=256)
-def in_standard_cxx(text: str) -> str:
-    """Return the text with GCC extensions rewritten in standard C++."""
+def in_standard_cxx(text: str, spaces: frozenset[str] = _SPACES) -> str:
+    """Return the text with GCC extensions rewritten in standard C++.
+
+    `spaces` holds the words that mark device code, which nvcc takes on lambdas, with the program's macros for them.
+    """
     if _SUSPECT.search(text) is None:
         return text
     if "__GNU" in text and "__CUDACC_RTC__" not in text:  # a header that tests for `__CUDACC_RTC__` supports NVRTC itself
         text = _GNU_WORD.sub(lambda found: _GNU[found[0]], text)
-    edits = sorted(_edits(text, 0))
+    edits = sorted(_edits(text, 0, spaces | _SPACES))
     pieces, position = [], 0
     for start, end, instead in edits:
         pieces += [text[position:start], instead]
@@ -60,7 +63,7 @@ def in_standard_cxx(text: str) -> str:
     return "".join((*pieces, text[position:]))
 
 
-def _edits(text: str, offset: int) -> Iterator[Edit]:
+def _edits(text: str, offset: int, spaces: frozenset[str]) -> Iterator[Edit]:
     """Yield the edits of a text that begins at `offset`, including those inside macro definitions."""
     tokens = tokenize(text)
     plain = [token for token in tokens if token.kind != "directive"]
@@ -73,19 +76,19 @@ def _edits(text: str, offset: int) -> Iterator[Edit]:
             yield offset + token.end, offset + token.end, " "
         elif following.text in _RESTRICT and token.text in _BEFORE_TYPE and _begins_type(plain, index + 2):
             yield offset + following.start, offset + following.end, " " * len(following.text)
-        elif token.text == "]" and following.text in _SPACES:
-            yield from ((offset + start, offset + end, new) for start, end, new in _lambda_spaces(plain, index))
+        elif token.text == "]" and following.text in spaces:
+            yield from ((offset + start, offset + end, new) for start, end, new in _lambda_spaces(plain, index, spaces))
         elif token.text == "(" and following.text == "{":
             yield from ((offset + start, offset + end, new) for start, end, new in _statement_expression(plain, closing, index))
         elif token.text == "(":
             yield from ((offset + start, offset + end, new) for start, end, new in _compound_literal(plain, closing, index))
     for token in tokens:
         if token.kind == "directive" and directive(token).name == "define" and _SUSPECT.search(token.text):
-            yield from _edits(token.text[1:], offset + token.start + 1)
+            yield from _edits(token.text[1:], offset + token.start + 1, spaces)
 
 
-def _lambda_spaces(tokens: Sequence[Token], closing: int) -> Iterator[Edit]:
-    """Yield edits that blank `__host__` and `__device__` behind a lambda's captures, whose `]` is at `closing`.
+def _lambda_spaces(tokens: Sequence[Token], closing: int, spaces: frozenset[str]) -> Iterator[Edit]:
+    """Yield edits that blank `__host__`, `__device__` and macros for them behind a lambda's captures, whose `]` is at `closing`.
 
     Yields nothing if the `]` ends an attribute or an array subscript.
     """
@@ -93,7 +96,7 @@ def _lambda_spaces(tokens: Sequence[Token], closing: int) -> Iterator[Edit]:
     while opening >= 0 and (depth := depth + (tokens[opening].text == "]") - (tokens[opening].text == "[")):
         opening -= 1
     end = closing + 1
-    while end < len(tokens) and tokens[end].text in _SPACES:
+    while end < len(tokens) and tokens[end].text in spaces:
         end += 1
     if opening >= 0 and tokens[opening + 1].text != "[" and end < len(tokens) and tokens[end].text in _BEHIND_SPACES:
         yield from ((token.start, token.end, " " * len(token.text)) for token in tokens[closing + 1 : end])

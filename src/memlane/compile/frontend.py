@@ -248,7 +248,7 @@ class _Compilation:
             return answer
 
         known = {_plain(launch) for launch in (*self.options.instantiate, *self.launches, *self.dropped)}
-        self.host = instantiations.launched(self.program.files, self.code, compiler)
+        self.host = instantiations.launched(self.program.files, self.code, self.macros.device, compiler)
         if self._raise_standard("\n\n".join(logs)):
             return self._ask_host_code()
         if self.host is None and self._leave_out_device_launches(logs[-1]):
@@ -298,7 +298,7 @@ class _Compilation:
             text = with_constexpr(text, self.code[file.name].removable)
         if self.removed[file.name]:
             text = blank(text, file.tokens, self.removed[file.name])
-        return in_standard_cxx(sources.with_includes(file, text))
+        return in_standard_cxx(sources.with_includes(file, text), self.macros.device)
 
     def _drop_launches(self, log: str) -> bool:
         """Drop the launches of the host code whose kernels the compiler refuses to instantiate; return whether there were any."""
