@@ -4,6 +4,7 @@
     (Point){1, 2}                  Point {1, 2}                            a compound literal
     extern "C"__global__          extern "C" __global__
     const __restrict__ T* p       const T* p                              a pointer qualifier in front of the type, which GCC ignores
+    #define UNROLL #pragma unroll  #define UNROLL _Pragma("unroll")        nvcc reads pragmas again behind the preprocessor
     __GNUC__                      _mlGNUC_                                 in files without `__CUDACC_RTC__`; `include/nvcc.h` defines it
 
 Line numbers do not change; columns change only behind a replacement that is longer. Extensions that a macro can replace (`__typeof__`,
@@ -23,10 +24,11 @@ from memlane.compile.tokens import Token, directive, tokenize
 
 _SUSPECT = re.compile(
     r"""\(\s*(?:\\\s*)?\{ | (?:[=(,?:&|+*/%\[{;<!~-]|\b(?:return|else|case))\s*\([\w:<>,\s]+\)\s*\{ | "__ | __GNU
-    | [(,;{}te]\s*__restrict | \]\s*(?:\\\s*)?[A-Za-z_]\w*\s*(?:[({]|[A-Za-z_])""",
+    | define[ \t]+\w+[ \t]+\#[ \t]*pragma | [(,;{}te]\s*__restrict | \]\s*(?:\\\s*)?[A-Za-z_]\w*\s*(?:[({]|[A-Za-z_])""",
     re.VERBOSE,
 )
 """Pattern that every text with such a construct matches; most texts do not, and are returned unchanged."""
+_DEFINED_PRAGMA = re.compile(r"\w+\s+#\s*pragma\s+(?P<text>.+)")
 _GNU = {"__GNUC__": "_mlGNUC_", "__GNUC_MINOR__": "_mlGNUC_MINOR_", "__GNUC_PATCHLEVEL__": "_mlGNUC_PATCHLEVEL_", "__GNUG__": "_mlGNUG_"}
 _GNU_WORD = re.compile(r"\b__GNU(?:C(?:_MINOR|_PATCHLEVEL)?|G)__")
 _JUMPS = frozenset({"return", "goto", "co_return"})
@@ -83,7 +85,11 @@ def _edits(text: str, offset: int, spaces: frozenset[str]) -> Iterator[Edit]:
         elif token.text == "(":
             yield from ((offset + start, offset + end, new) for start, end, new in _compound_literal(plain, closing, index))
     for token in tokens:
-        if token.kind == "directive" and directive(token).name == "define" and _SUSPECT.search(token.text):
+        line = directive(token) if token.kind == "directive" and "define" in token.text else None
+        if line is not None and line.name == "define" and (pragma := _DEFINED_PRAGMA.fullmatch(line.body)):
+            quoted = pragma["text"].replace("\\", "\\\\").replace('"', '\\"')
+            yield offset + token.start + token.text.index("#", 1), offset + token.end, f'_Pragma("{quoted}")'
+        elif line is not None and line.name == "define" and _SUSPECT.search(token.text):
             yield from _edits(token.text[1:], offset + token.start + 1, spaces)
 
 
