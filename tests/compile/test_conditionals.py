@@ -101,6 +101,9 @@ def test_kernels_that_a_conditional_skips_are_named_with_its_macro() -> None:
         "guarded.cu has no kernel\nguarded.cu:1: `#ifdef GPU` does not hold, so the kernels that it guards are not compiled: "
         "`scale` (line 2); pass -D GPU (define=['GPU'] in Python), as the program's build does."
     )
+    several = "".join(f"#ifdef WITH_{n}\ntemplate <int N> __global__ void k{n}(int* p) {{ *p = N; }}\n#endif\n" for n in range(6))
+    assert message(several).count("pass -D WITH_") == 3
+    assert message(several).endswith("\nOther conditionals guard 3 more kernels, the first of them `k3`.")
     assert "-D" not in message("#if 0\n__global__ void scale(float* p) { *p = 2; }\n#endif\n")
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlane.compile import cuda_to_ptx
+from memlane.compile import cuda_to_ptx, nvrtc
 from memlane.compile.hostbody import Body
 from memlane.compile.tokens import tokenize
 from memlane.errors import CompileError
@@ -522,3 +522,36 @@ def test_lambdas_that_a_macro_marks_for_the_device() -> None:
     )
     assert "ON_GPU (" in source
     assert cuda_to_ptx(source, name="lambdas.cu").kernels == cuda_to_ptx(LAMBDAS, name="lambdas.cu").kernels
+
+
+HOST_LIBRARY = """
+#include <exception>
+#include <iostream>
+#include <mutex>
+#define CHECK(call) if (cudaError_t e = (call)) { fprintf(stderr, "%s\\n", cudaGetErrorString(e)); exit(1); }
+namespace library {
+struct Error : std::exception { const char* what() const noexcept override; };
+template <class Clean> inline void capture(std::exception_ptr& error, Clean&& clean) { clean(); error = std::current_exception(); }
+using index = long;
+}
+template <int N, class I = library::index> struct Array { I* data; };
+template <int N> __global__ void fill(Array<N> a) { a.data[threadIdx.x] = N; }
+template <int N> void run(std::ostream& log) {
+  Array<N> a;
+  CHECK(cudaMalloc(&a.data, 128))
+  fill<<<1, 32>>>(a);
+  log << "filled " << N << std::endl;
+  PRINTED
+}
+int main() { run<3>(std::cout); run<4>(std::cerr); }
+"""
+
+
+def test_what_host_code_prints_checks_and_throws_costs_no_compilation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiler reports a hundred errors at a time, so each hundred statements that it refuses cost one more reading of all files."""
+    calls = []
+    compile_request = nvrtc.compile_request
+    monkeypatch.setattr(nvrtc, "compile_request", lambda request: (calls.append(request), compile_request(request))[1])
+    printed = "".join(f'  std::cout << "line {line}\\n";\n  CHECK(cudaMemset(a.data, {line}, 128))\n' for line in range(150))
+    assert kernels(HOST_LIBRARY.replace("PRINTED", printed)) == ["void fill<3>(Array<3, long>)", "void fill<4>(Array<4, long>)"]
+    assert len(calls) <= 3

@@ -27,6 +27,8 @@ _ATTRIBUTES = frozenset({"__launch_bounds__", "__maxnreg__", "__cluster_dims__",
 _LONGEST_HEAD = 400
 """Maximum tokens from `__global__` to the body of a kernel."""
 _LISTED = 6
+_MOST_CONDITIONALS = 3
+"""Number of conditionals that are told of the kernels they guard."""
 
 
 @dataclass
@@ -86,7 +88,9 @@ def hints(log: str, files: Iterable[SourceFile], defines: Iterable[str], passed:
 def of_kernels(files: Sequence[SourceFile], defines: Iterable[str], passed: Mapping[str, PassedMacro]) -> list[str]:
     """Return hints that name the macros to pass with -D for kernels in code that is skipped."""
     guarded = _of_guarded(files, _known(files, defines), passed, _kernel_at)
-    return [one.sentence("so the kernels that it guards are not compiled") for one in guarded]
+    told = [one.sentence("so the kernels that it guards are not compiled") for one in guarded[:_MOST_CONDITIONALS]]
+    more = [name for one in guarded[_MOST_CONDITIONALS:] for name in one.names]
+    return told + ([f"Other conditionals guard {len(more)} more kernels, the first of them `{more[0]}`."] if more else [])
 
 
 def _known(files: Iterable[SourceFile], defines: Iterable[str]) -> set[str]:

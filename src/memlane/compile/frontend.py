@@ -367,11 +367,11 @@ class _Compilation:
             lost = notes.of_lost_launches(self.host.lost) if self.host else []
             followed = not lost and (self.host is not None or not (self.asked_host or self.dropped))
             main = self.program.files[0].name
+            if skipped := hints.skipped_kernels(self.program.files, self.path, self.options.define):
+                raise CompileError(f"{main} has no kernel", "\n".join(skipped))
             hint = notes.of_templates_alone({name: code.templates for name, code in self.code.items()}, main, followed)
-            skipped = hints.skipped_kernels(self.program.files, self.path, self.options.define)
             reasons = (*self._absent_headers(), *lost, *hints.textures(self.program.files), *hints.of_pieces(self.path))
-            rest = hint or ("" if skipped else hints.elsewhere(self.path))
-            raise CompileError(f"{main} has no kernel{rest}", "\n".join((*skipped, *(reasons if hint else ()))))
+            raise CompileError(f"{main} has no kernel{hint or hints.elsewhere(self.path)}", "\n".join(reasons) if hint else "")
         told = [*self.raised, *notes.of_headers(self.absent), *self.device_launches.notes, *notes.of_refusals(self.refusals)]
         told += notes.of_lost_launches(self.host.lost) if self.host else notes.of_dropped_launches(self.dropped)
         told += notes.of_lambdas(nvrtc.errors(self.unnamed_log))

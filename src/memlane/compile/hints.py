@@ -10,12 +10,13 @@ from itertools import islice
 from pathlib import Path
 
 from memlane.compile import conditionals, libraries, nvrtc
-from memlane.compile.build_files import passed_macros
+from memlane.compile.build_files import passed_directory, passed_macros
 from memlane.compile.device_launches import RUNTIME_CALL
 from memlane.compile.sources import SourceFile
 
 _TEXTURE_REFERENCE = re.compile(r"\b(?:texture|surface)\s*<[^;{}<>]*>\s*(\w+)")
 _UNDEFINED = re.compile(r'identifier "(\w+)" is undefined')
+_NO_OVERLOAD = re.compile(r'no instance of (?:overloaded function|function template) "(\w+)" matches')
 _THRUST = re.compile(r'^(?P<file>[^\n]+)\((?P<line>\d+)\): error: namespace "thrust" has no member "(?P<name>\w+)"', re.MULTILINE)
 _WITHOUT_SYNC = frozenset({"__shfl", "__shfl_up", "__shfl_down", "__shfl_xor", "__any", "__all", "__ballot"})
 """Warp functions without a lane mask, which act on the lanes that happen to be active; CUDA removed them from sm_70 on."""
@@ -56,9 +57,17 @@ def remedy_for_header(header: str, path: Path | None) -> str:
     """Return the remedy for a missing header as the rest of a sentence: its directory, if it is found, or the wheel that contains it."""
     if "\\" in header:
         return f'only Windows has backslashes between directories: write "{header.replace(chr(92), "/")}"'
+    if (passed := passed_directory(header, path)) is not None:
+        return f"name its directory with -I {passed[0]} (include=[{str(passed[0])!r}] in Python), as {passed[1]} does"
     directory = next(_directories_with(header, path), None) if path is not None else None
     if directory is not None:
         return f"name its directory with -I {directory} (include=[{str(directory)!r}] in Python)"
+    made = next(_directories_with(f"{header}.in", path), None) if path is not None else None
+    if made is not None:
+        return (
+            f"the program's build makes it from {made / header}.in: run its configuration (cmake or configure), "
+            "and name the directory of the result with -I DIR (include=[DIR] in Python)"
+        )
     return libraries.remedy(header)
 
 
@@ -88,12 +97,20 @@ def _of_intrinsics(log: str, files: Iterable[SourceFile]) -> Iterator[str]:
     for name in sorted(_WITHOUT_SYNC.intersection(_UNDEFINED.findall(log))):
         for file in files:
             if found := re.search(rf"\b{name}\b", file.text):
-                line = file.text.count("\n", 0, found.start()) + 1
-                yield (
-                    f"{file.name}:{line}: CUDA has ended `{name}` for chips from sm_70 on, for nvcc too: write "
-                    f"`{name}_sync(0xffffffff, ...)`, whose first argument is the mask of the lanes that take part."
-                )
+                yield _ended(f"{file.name}:{file.text.count(chr(10), 0, found.start()) + 1}", name)
                 break
+    for error in nvrtc.errors(log):  # of a program that has an overload with this name
+        found = _NO_OVERLOAD.search(error.message)
+        if found is not None and found[1] in _WITHOUT_SYNC:
+            yield _ended(f"{error.file}:{error.line}", found[1])
+            break
+
+
+def _ended(place: str, name: str) -> str:
+    return (
+        f"{place}: CUDA has ended `{name}` for chips from sm_70 on, for nvcc too: write "
+        f"`{name}_sync(0xffffffff, ...)`, whose first argument is the mask of the lanes that take part."
+    )
 
 
 def _of_thrust(log: str, own: Container[str]) -> Iterator[str]:
