@@ -113,3 +113,26 @@ def test_a_pragma_that_a_macro_names_unrolls_the_loop() -> None:
     )
     stores = [cuda_to_ptx(text, name="k.cu").text.count("st.global") for text in (source, source.replace("unroll 1", "unroll 64"))]
     assert stores == [1, 64]
+
+
+TYPE_DEPENDENT = """#define ALONE __restrict__
+template <class T, int N> struct Array { T ALONE data[N]; T __restrict__ count; };
+template <int I> struct Index { static constexpr int value = I; };
+template <int I> __device__ int doubled() { return 2 * I; }
+template <int I> __device__ int twice(int* p, const Index<I>& index) { return doubled<index.value>() + *p; }
+__global__ void k(int* __restrict__ p) {
+  Array<int, 4> array;
+  array.data[p[1]] = 5;
+  p[0] = array.data[p[1]] + twice(p, Index<3>{});
+}
+"""
+
+
+def test_what_nvcc_takes_depending_on_types() -> None:
+    """nvcc 13.0 takes this program."""
+    compiled = cuda_to_ptx(TYPE_DEPENDENT, name="k.cu")
+    assert [*compiled.kernels.values()] == ["k(int*)"]
+    target = ml.target("emulator:h200")
+    array = target.array(np.array([1, 2], "i4"))
+    target.load(ml.cuda(TYPE_DEPENDENT))["k"][1, 1](array)
+    assert array.numpy()[0] == 5 + 6 + 1

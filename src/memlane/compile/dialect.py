@@ -7,6 +7,9 @@
     #define UNROLL #pragma unroll  #define UNROLL _Pragma("unroll")        nvcc reads pragmas again behind the preprocessor
     __GNUC__                      _mlGNUC_                                 in files without `__CUDACC_RTC__`; `include/nvcc.h` defines it
 
+Two more depend on types, so the compiler's errors lead to them (`refused_tokens`): `__restrict__` on what is not a pointer, which GCC
+ignores in a template, and a constant that is a member of a reference parameter (`f<index.value>()`), which C++23 accepts.
+
 Line numbers do not change; columns change only behind a replacement that is longer. Extensions that a macro can replace (`__typeof__`,
 `__builtin_popcount`) are in `include/nvcc.h`. The compiler still refuses statement expressions with a jump out of them and compound
 literals of arrays.
@@ -18,8 +21,10 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import islice, pairwise
 
+from memlane.compile.nvrtc import errors
+from memlane.compile.sources import SourceFile
 from memlane.compile.tokens import Token, directive, tokenize
 
 _SUSPECT = re.compile(
@@ -29,6 +34,10 @@ _SUSPECT = re.compile(
 )
 """Pattern that every text with such a construct matches; most texts do not, and are returned unchanged."""
 _DEFINED_PRAGMA = re.compile(r"\w+\s+#\s*pragma\s+(?P<text>.+)")
+_DEFINED_RESTRICT = re.compile(r"(\w+)\s+__restrict(?:__)?")
+_PARAMETER_AS_CONSTANT = re.compile(
+    r'the value of parameter "(?P<name>\w+)" \(declared at line (?P<line>\d+)\) cannot be used as a constant'
+)
 _GNU = {"__GNUC__": "_mlGNUC_", "__GNUC_MINOR__": "_mlGNUC_MINOR_", "__GNUC_PATCHLEVEL__": "_mlGNUC_PATCHLEVEL_", "__GNUG__": "_mlGNUG_"}
 _GNU_WORD = re.compile(r"\b__GNU(?:C(?:_MINOR|_PATCHLEVEL)?|G)__")
 _JUMPS = frozenset({"return", "goto", "co_return"})
@@ -91,6 +100,31 @@ def _edits(text: str, offset: int, spaces: frozenset[str]) -> Iterator[Edit]:
             yield offset + token.start + token.text.index("#", 1), offset + token.end, f'_Pragma("{quoted}")'
         elif line is not None and line.name == "define" and _SUSPECT.search(token.text):
             yield from _edits(token.text[1:], offset + token.start + 1, spaces)
+
+
+def refused_tokens(files: Sequence[SourceFile], log: str) -> Iterator[tuple[str, Token]]:
+    """Yield the tokens, each with its file's name, without which nvcc's host compiler would take what the errors of a log refuse.
+
+    A token is a `__restrict__` or a macro for it, or the `&` of a parameter, which is then passed by value.
+    """
+    for error in errors(log):
+        file = next((file for file in files if file.name == error.file), None)
+        if file is None:
+            continue
+        start, end = error.place(file.text)
+        if '"restrict" is not allowed' in error.message:
+            words = _RESTRICT.union(*(_restrict_macro(token) for one in files for token in one.tokens if token.kind == "directive"))
+            line = file.text.rfind("\n", 0, start) + 1
+            yield from ((file.name, token) for token in file.tokens if line <= token.start < end and token.text in words)
+        elif found := _PARAMETER_AS_CONSTANT.search(error.message):
+            first = sum(map(len, file.text.splitlines(keepends=True)[: int(found["line"]) - 1]))
+            declared = pairwise(token for token in file.tokens if token.start >= first)
+            yield from islice(((file.name, one) for one, following in declared if (one.text, following.text) == ("&", found["name"])), 1)
+
+
+def _restrict_macro(token: Token) -> frozenset[str]:
+    found = _DEFINED_RESTRICT.fullmatch(line.body) if (line := directive(token)).name == "define" else None
+    return frozenset({found[1]}) if found else frozenset()
 
 
 def _lambda_spaces(tokens: Sequence[Token], closing: int, spaces: frozenset[str]) -> Iterator[Edit]:

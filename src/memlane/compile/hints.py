@@ -20,6 +20,9 @@ _NO_OVERLOAD = re.compile(r'no instance of (?:overloaded function|function templ
 _THRUST = re.compile(r'^(?P<file>[^\n]+)\((?P<line>\d+)\): error: namespace "thrust" has no member "(?P<name>\w+)"', re.MULTILINE)
 _WITHOUT_SYNC = frozenset({"__shfl", "__shfl_up", "__shfl_down", "__shfl_xor", "__any", "__all", "__ballot"})
 """Warp functions without a lane mask, which act on the lanes that happen to be active; CUDA removed them from sm_70 on."""
+_NO_HEADER = re.compile(
+    r'^(?P<file>[^\n]+)\((?P<line>\d+)\): catastrophic error: cannot open source file "(?P<header>[^"]*)"', re.MULTILINE
+)
 _KERNEL = re.compile(r"\b__global__\b[^;{}]*\{")
 _SOURCES = frozenset({".cu", ".cuh", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp"})
 _MOST_FILES, _MOST_BYTES = 200, 1 << 20
@@ -51,6 +54,13 @@ def elsewhere(path: Path | None) -> str:
 def skipped_kernels(files: Sequence[SourceFile], path: Path | None, defines: Iterable[str]) -> list[str]:
     """Return remedies for the kernels of a program's main file that conditionals skip."""
     return conditionals.of_kernels(files[:1], defines, passed_macros(path))
+
+
+def missing_header(log: str, path: Path | None) -> str:
+    """Return the sentence about a header that stopped the compiler, with its remedy; empty if none did."""
+    if (found := _NO_HEADER.search(log)) is None:
+        return ""
+    return f'{found["file"]}:{found["line"]}: the header "{found["header"]}" was not found; {remedy_for_header(found["header"], path)}'
 
 
 def remedy_for_header(header: str, path: Path | None) -> str:
