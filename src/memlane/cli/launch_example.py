@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from memlane.cli.later import later
 from memlane.ptx import Variable, called_functions, names_in, special_registers
+from memlane.titles import plain_name
 
 if TYPE_CHECKING:
     from memlane import compile as front_ends
@@ -28,46 +30,82 @@ _DTYPES = {
 }  # fmt: skip
 """NumPy type by the C++ or PTX type; for a vector, the type of its elements."""
 _ELEMENTS = 1 << 20
-_SIDE = 1 << 10
-"""Value for number arguments, chosen so that both N threads and an N x N matrix fit into arrays of `_ELEMENTS`."""
+_SIDES = {1: 1 << 10, 2: 1 << 9, 3: 1 << 6}
+"""Value for number arguments by dimensions of the thread indices: arrays of `_ELEMENTS` have room for N x N or N x N x N and a border."""
 _SHARED_BYTES = 4096
 """Bytes of dynamic shared memory: 16 for each of 256 threads, or 8 for each of 512."""
 _DEEPEST, _MOST_MEMBERS = 4, 40
 """Maximum nesting of structures, and maximum number of members, that are written out."""
 _LONGEST_CALL = 160
-_SHAPES = {1: ("4", "256"), 2: ("64,64", "16,16"), 3: ("16,16,16", "8,8,8")}
-"""Grid and block by number of dimensions."""
+_BLOCKS = {1: (256,), 2: (16, 16), 3: (8, 8, 8)}
+"""Block by number of dimensions."""
+_FEWEST_BLOCKS = 4
+_MOST_COMPUTED = 1 << 14
+"""Maximum threads of a grid that is not a literal in the source."""
 
 
 def launch_example(kernel: Kernel) -> str:
     """Return options that launch a kernel: a grid, a block and an argument of a matching type for each parameter, with sizes to adapt.
 
-    Literal numbers in the source's own launch of the kernel are used, and that launch is quoted after the options.
+    Numbers that the source's own launch of the kernel determines are used, and that launch is quoted after the options.
     """
-    call = _own_launch(kernel)
-    configuration, values = _parts(call)
+    own = front_ends.launch_in_source(list(kernel.module.sources.values()), plain_name(kernel.title))
     names = front_ends.parameter_names(kernel.module, kernel.function)
     types = _types(kernel.title) or front_ends.parameter_types(kernel.module, kernel.function)
-    words = _shape(kernel, configuration)
+    axes = _axes(kernel)
+    words = _shape(kernel, own, axes)
+    given = len(own.arguments) if own is not None else 0
     for position, param in enumerate(kernel.function.params):
         name = names[position] if position < len(names) else ""
         written = types[position] if len(types) == len(kernel.function.params) else ""
-        value = values[position] if len(values) == len(kernel.function.params) else ""
-        text = _argument(param, written, name, value) if param.shape is None else _structure(kernel, written, param.nbytes)
+        value = _own_value(own, position) if own is not None and given == len(kernel.function.params) else ""
+        if param.shape is None:
+            text = _argument(kernel, param, written, name) or _number(_dtype_of(param, written), value, _SIDES[axes])
+        else:
+            text = _structure(kernel, written, param.nbytes)
         words.append(f"--arg {shlex.quote(text)}")
     if _has_dynamic_shared(kernel):
-        words.append(f"--shared {_SHARED_BYTES}")
-    quoted = call if len(call) <= _LONGEST_CALL else ""
+        words.append(f"--shared {(own.shared_bytes if own is not None else None) or _SHARED_BYTES}")
+    quoted = own.call if own is not None and len(own.call) <= _LONGEST_CALL else ""
     return " ".join(words) + (f" (the source launches {quoted})" if quoted else "")
 
 
-def _shape(kernel: Kernel, configuration: list[str]) -> list[str]:
-    """Return a grid and a block: those of the source if they are numbers, else with as many dimensions as thread indices are read."""
+def _own_value(own: front_ends.SourceLaunch, position: int) -> str:
+    """Return an argument of the source's launch if it is a literal, or else a number that is small enough for the arrays; else empty."""
+    literal = re.fullmatch(r"(-?\d+)[uUlL]*|(-?\d+\.\d*(?:[eE]-?\d+)?)[fF]?", own.arguments[position])
+    if literal:
+        return literal[1] or literal[2]
+    value = own.values[position]
+    return str(value) if value is not None and 0 <= value <= _SIDES[1] else ""
+
+
+def _axes(kernel: Kernel) -> int:
+    """Return the number of dimensions of the thread indices that a kernel reads."""
     indices = special_registers(kernel.module, kernel.function)
-    axes = 3 if "%tid.z" in indices else 2 if "%tid.y" in indices else 1
-    grid, block = _SHAPES[axes]
-    own_grid, own_block = (*map(_extent, configuration[:2]), "", "")[:2]
-    return [f"--grid {own_grid if own_block and own_grid else grid}", f"--block {own_block or block}"]
+    return 3 if "%tid.z" in indices else 2 if "%tid.y" in indices else 1
+
+
+def _shape(kernel: Kernel, own: front_ends.SourceLaunch | None, axes: int) -> list[str]:
+    """Return a grid and a block: those of the source if they are known, else about as many threads as number arguments say.
+
+    A large grid that the source computes fits its own sizes, which the arguments are not.
+    """
+    block = (own.block if own is not None else ()) or _allowed_block(kernel, axes)
+    grid = own.grid if own is not None and own.block else ()
+    if own is None or not (own.has_literal_grid or math.prod(grid) * math.prod(block) <= _MOST_COMPUTED):
+        grid = ()
+    grid = grid or tuple(max(_FEWEST_BLOCKS, -(-_SIDES[axes] // extent)) for extent in (*block, 1, 1)[:axes])
+    return [f"--grid {','.join(map(str, grid))}", f"--block {','.join(map(str, block))}"]
+
+
+def _allowed_block(kernel: Kernel, axes: int) -> tuple[int, ...]:
+    """Return the usual block, as far as the kernel's launch bounds allow it."""
+    if required := kernel.function.extents(".reqntid"):
+        return tuple(required[:axes]) if math.prod(required[axes:]) == 1 else tuple(required)
+    block, most = list(_BLOCKS[axes]), math.prod(kernel.function.extents(".maxntid") or (1024,))
+    while math.prod(block) > max(most, 1):
+        block[block.index(max(block))] = -(-max(block) // 2)
+    return tuple(block)
 
 
 def _has_dynamic_shared(kernel: Kernel) -> bool:
@@ -78,34 +116,30 @@ def _has_dynamic_shared(kernel: Kernel) -> bool:
     return any(not dynamic.isdisjoint(names_in(operand)) for one in functions for each in one.instructions() for operand in each.operands)
 
 
-def _parts(call: str) -> tuple[list[str], list[str]]:
-    """Return the configuration and the arguments of a launch: `f<<<1, n>>>(a)` -> `1`, `n` and `a`."""
-    head, _, arguments = call.partition(">>>")
-    return list(_split(head.partition("<<<")[2])), list(_split(arguments.strip().removeprefix("(").removesuffix(")")))
+def _argument(kernel: Kernel, param: Variable, written: str, name: str) -> str:
+    """Return an array for a parameter that is a pointer; empty for a number."""
+    if not written.endswith("*") and (written or param.nbytes != 8 or param.type.startswith("f")):
+        return ""
+    is_input = "const" in written.split("*")[0].split()
+    element = " ".join(word for word in written.rstrip("*").split() if word not in ("const", "volatile", "__restrict__"))
+    if element and element not in _DTYPES:
+        element = front_ends.type_aliases(list(kernel.module.sources.values())).get(element, element)
+    dtype = _DTYPES.get(element, "u1" if written else "f4")
+    fill = "=random:7" if is_input and dtype.startswith("f") else ""
+    return f"{name}:{dtype}[{_ELEMENTS}]{fill}" if name else f"{dtype}[{_ELEMENTS}]{fill}"
 
 
-def _extent(text: str) -> str:
-    """Return a grid or block of plain numbers in command-line form, `dim3(32, 8)` -> `32,8`; empty for anything else."""
-    found = re.fullmatch(r"(?:dim3\s*[({])?([\d\s,]+)[)}]?", text.strip())
-    return ",".join(found[1].replace(",", " ").split()) if found else ""
+def _dtype_of(param: Variable, written: str) -> str:
+    return _DTYPES.get(written or param.type, "u8" if param.nbytes == 8 else "i4")
 
 
-def _argument(param: Variable, written: str, name: str, own: str) -> str:
-    if written.endswith("*") or (not written and param.nbytes == 8 and not param.type.startswith("f")):
-        is_input = "const" in written.split("*")[0].split()
-        element = " ".join(word for word in written.rstrip("*").split() if word not in ("const", "volatile", "__restrict__"))
-        dtype = _DTYPES.get(element, "u1" if written else "f4")
-        fill = "=random:7" if is_input and dtype.startswith("f") else ""
-        return f"{name}:{dtype}[{_ELEMENTS}]{fill}" if name else f"{dtype}[{_ELEMENTS}]{fill}"
-    return _number(_DTYPES.get(written or param.type, "u8" if param.nbytes == 8 else "i4"), own)
-
-
-def _number(dtype: str, own: str = "") -> str:
-    """Return a number with its type; `own`, the argument in the source, is used if it is a literal."""
-    value = "1.0" if dtype.startswith("f") else "1" if dtype in ("bool", "i1", "u1") else str(_SIDE)
-    number = re.fullmatch(r"(-?\d+)[uUlL]*|(-?\d+\.\d*(?:[eE]-?\d+)?)[fF]?", own)
-    if number and (number[1] or dtype.startswith("f")):
-        value = number[2] or (f"{number[1]}.0" if dtype.startswith("f") else number[1])
+def _number(dtype: str, own: str = "", side: int = _SIDES[1]) -> str:
+    """Return a number with its type: `own`, the argument in the source, or else `side` for whole numbers and 1 for others."""
+    value = "1.0" if dtype.startswith("f") else "1" if dtype in ("bool", "i1", "u1") else str(side)
+    if own and dtype.startswith("f"):
+        value = own if "." in own else f"{own}.0"
+    elif own and "." not in own:
+        value = own
     return f"{value}:{dtype}"
 
 
@@ -143,24 +177,11 @@ def _members(kind: str, texts: Sequence[str], aliases: Mapping[str, str], depth:
 
 def _types(title: str) -> list[str]:
     """Return the types of the parameters in a full C++ name: `f<int>(float const*, int)` -> `float const*`, `int`."""
-    return list(_split(title[title.index("(") + 1 : title.rindex(")")])) if title.endswith(")") else []
-
-
-def _split(text: str) -> Iterator[str]:
-    depth = start = 0
-    for place, character in enumerate(text):
-        depth += (character in "(<[{") - (character in ")>]}")
-        if character == "," and not depth:
-            yield text[start:place].strip()
-            start = place + 1
-    if text[start:].strip():
-        yield text[start:].strip()
-
-
-def _own_launch(kernel: Kernel) -> str:
-    """Return the first launch of the kernel in its source, on one line; empty if there is none."""
-    name = re.escape(kernel.title.partition("(")[0].partition("<")[0].rpartition(" ")[2].rpartition("::")[2])
-    for text in kernel.module.sources.values():
-        if found := re.search(rf"\b{name}\s*(<[^<>;]*>)?\s*<<<[^;]*?>>>\s*\([^;]*\)(?=\s*;)", text):
-            return " ".join(found[0].split())
-    return ""
+    if not title.endswith(")"):
+        return []
+    depth = 0
+    for place in range(len(title) - 1, -1, -1):  # the list is the last group: template arguments have parentheses too, `f<(Mode)0>(int)`
+        depth += (title[place] == ")") - (title[place] == "(")
+        if not depth:
+            return list(front_ends.split_arguments(title[place + 1 : -1]))
+    return []
