@@ -190,3 +190,63 @@ def test_the_launch_has_the_dimensions_whose_thread_indices_the_kernel_reads(mem
     answer = memlane("explain", "k.cu")
     assert f"for example: {shape} --arg" in answer.err
     assert memlane("count", "k.cu", *example(answer.err), "--deterministic").code == 0
+
+
+COMPUTED = """\
+    #include <cstdlib>
+    #define SIDE 8  // of a tile
+    #define THREADS (SIDE * SIDE)
+    typedef unsigned char pixel;
+    enum Mode { FAST, EXACT };
+    __global__ void tiles(pixel* image, int side, int rows, float by) { image[blockIdx.x * side + threadIdx.x] = rows; }
+    template <Mode m> __global__ void __launch_bounds__(96) moded(unsigned n, pixel* image) { if (threadIdx.x < n) image[threadIdx.x] = m; }
+    extern "C" __global__ void plain(pixel* image, float* sums) {
+      extern __shared__ float s[];
+      s[threadIdx.x] = image[threadIdx.x];
+      atomicAdd(&sums[threadIdx.x], s[threadIdx.x] + blockIdx.x);
+    }
+    __global__ void computed(float* p, int n) { if (blockIdx.x * blockDim.x + threadIdx.x < n) p[0] = 1; }
+    void unrelated() {
+      int count = 7;
+      dim3 block(3, 3);
+    }
+    int main(int argc, char** argv) {
+      int rows = atoi(argv[1]), count = 2 * THREADS, n = 1 << 20;
+      const dim3 grid(SIDE, 3), block = dim3(SIDE, SIDE / 2);
+      dim3 line;
+      line.x = THREADS;
+      tiles<<<grid, block>>>(nullptr, SIDE, rows, 2);
+      moded<EXACT><<<grid, rows>>>(3, nullptr);
+      plain<<<SIDE, line, (count + 1) * sizeof(float)>>>(nullptr,
+    #ifdef FIRST
+                  nullptr,
+    #endif
+                  nullptr);
+      computed<<<(n + 255) / 256, 256>>>(nullptr, n);
+    }
+"""
+
+
+@pytest.mark.parametrize(
+    ("kernel", "options"),
+    [
+        ("tiles", "--grid 8,3 --block 8,4 --arg 'image:u1[1048576]' --arg 8:i4 --arg 1024:i4 --arg 2.0:f4"),
+        ("moded<(Mode)1>", "--grid 1 --block 64 --arg 3:u4 --arg 'image:u1[1048576]'"),
+        ("plain", "--grid 8 --block 64 --arg 'image:u1[1048576]' --arg 'sums:f4[1048576]' --shared 516"),
+        ("computed", "--grid 4 --block 256 --arg 'p:f4[1048576]' --arg 1024:i4"),
+    ],
+)
+def test_what_the_source_computes_of_constants_is_taken_from_there(memlane: Command, kernel: str, options: str) -> None:
+    """By hand: 2 * 64 + 1 floats are 516 bytes; 256 and 128 are more than the 96 of the bounds; a million threads are too many to try."""
+    Path("k.cu").write_text(textwrap.dedent(COMPUTED))
+    answer = memlane("explain", "k.cu", "--kernel", kernel)
+    assert f"for example: {options} (the source launches {kernel.partition('<')[0]}" in answer.err
+    assert "#ifdef" not in answer.err
+    assert memlane("check", "k.cu", "--kernel", kernel, *example(answer.err)).code == 0
+
+
+def test_arguments_with_which_nothing_is_accessed_are_told(memlane: Command) -> None:
+    Path("k.cu").write_text("__global__ void k(int* p, int n) { if (threadIdx.x < n) p[threadIdx.x] = n; }\n")
+    answer = memlane("explain", "k.cu", "--grid", "1", "--block", "32", "--arg", "i4[32]", "--arg", "0:i4")
+    assert answer.code == 1
+    assert "with these arguments every thread left before its first access: give other numbers with --arg, or other sizes" in answer.err

@@ -76,3 +76,66 @@ def test_an_error_directive_is_named_with_the_macros_of_its_conditional() -> Non
         "guarded.cu:7 stops the compiler (`#error Pick a loop`): pass the one of BY_GRID, BY_BLOCK that the program's build passes, "
         "for example -D BY_GRID (define=['BY_GRID'] in Python)."
     ) in message(source)
+
+
+def test_a_branch_that_another_one_follows_is_named_with_its_own_macro() -> None:
+    """The branches behind the definition, `#else` among them, used to decide the macro, or ended in a traceback."""
+    told = message("#ifdef GPU\n#define BLOCK 512\n#else\n#include <cstdio>\n#endif\n__global__ void k(int* p) { *p = BLOCK; }\n")
+    assert "guarded.cu:1: `#ifdef GPU` does not hold, so what it guards is not defined: `BLOCK` (line 2); pass -D GPU (" in told
+    told = message("#ifdef CPU\n#define N 1\n#elif defined(GPU)\n#define BLOCK 2\n#endif\n__global__ void k(int* p) { *p = BLOCK; }\n")
+    assert "guarded.cu:3: `#elif defined(GPU)` does not hold, so what it guards is not defined: `BLOCK` (line 4); pass -D GPU (" in told
+
+
+def test_a_name_that_several_branches_define_asks_for_one_of_their_macros() -> None:
+    source = "#ifdef REAL32\ntypedef float real;\n#elif REAL64\ntypedef double real;\n#endif\n__global__ void k(real* p) { *p = 1; }\n"
+    assert (
+        "guarded.cu:1: `#ifdef REAL32` does not hold, so what it guards is not defined: `real` (line 2); "
+        "pass the one of REAL32, REAL64 that the program's build passes, for example -D REAL32 ("
+    ) in message(source)
+    assert list(cuda_to_ptx(source, define=["REAL64"]).kernels.values()) == ["k(double*)"]
+
+
+def test_kernels_that_a_conditional_skips_are_named_with_its_macro() -> None:
+    source = "#ifdef GPU\n__global__ void __launch_bounds__(64) scale(float* p) { *p = 2; }\n#endif\nint main() { return 0; }\n"
+    assert message(source) == (
+        "guarded.cu has no kernel\nguarded.cu:1: `#ifdef GPU` does not hold, so the kernels that it guards are not compiled: "
+        "`scale` (line 2); pass -D GPU (define=['GPU'] in Python), as the program's build does."
+    )
+    several = "".join(f"#ifdef WITH_{n}\ntemplate <int N> __global__ void k{n}(int* p) {{ *p = N; }}\n#endif\n" for n in range(6))
+    assert message(several).count("pass -D WITH_") == 3
+    assert message(several).endswith("\nOther conditionals guard 3 more kernels, the first of them `k3`.")
+    assert "-D" not in message("#if 0\n__global__ void scale(float* p) { *p = 2; }\n#endif\n")
+
+
+BUILDS = {
+    "Makefile": "# -DSIDE=1\nWIDTH ?= 96 # bytes\nCFLAGS := $(EXTRA) -DNDEBUG \\\n  -DSIDE=64 -DTILE=$(WIDTH) -DDEEP=$(call deep)\n",
+    "CMakeLists.txt": "add_compile_definitions(FAST)\ntarget_compile_definitions(main\n  PRIVATE SIDE=64 TILE=96 DEEP=${DEEP})\n",
+    "compile.sh": "nvcc -o main -D SIDE=64 -D'TILE=96' -DDEEP=\"$1\" main.cu\n",
+}
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_the_macros_of_a_build_file_are_read_with_their_values(tmp_path: Path, build: str) -> None:
+    """Expected: the line of the option in the file, counted by hand in the texts above."""
+    line = {"Makefile": 4, "CMakeLists.txt": 3, "compile.sh": 1}[build]
+    program = tmp_path / "src" / "main.cu"
+    program.parent.mkdir()
+    program.write_text("__global__ void k(int* p) { p[SIDE] = TILE + DEEP + MORE; }\n")
+    (tmp_path / build).write_text(BUILDS[build])
+    with pytest.raises(CompileError) as raised:
+        cuda_to_ptx(program)
+    told = str(raised.value)
+    for option in ("SIDE=64", "TILE=96", "DEEP=VALUE"):
+        name = option.partition("=")[0]
+        assert f"`{name}` is not defined in the program's files: pass -D {option} (define=['{option}'] in Python), as " in told
+    assert f"{tmp_path / build}:{line} does." in told
+    assert "pass -D MORE" not in told
+
+
+def test_of_several_macros_the_one_is_asked_for_that_the_build_passes(tmp_path: Path) -> None:
+    program = tmp_path / "main.cu"
+    program.write_text("#ifdef R32\ntypedef float R;\n#elif R64\ntypedef double R;\n#endif\n__global__ void k(R* p) { *p = 1; }\n")
+    (tmp_path / "Makefile").write_text("all:\n\tnvcc -DR64 main.cu\n")
+    with pytest.raises(CompileError) as raised:
+        cuda_to_ptx(program)
+    assert f"`R` (line 2); pass -D R64 (define=['R64'] in Python), as {tmp_path / 'Makefile'}:2 does." in str(raised.value)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import memlane as ml
+from memlane.compile import cuda_to_ptx
 from memlane.compile.dialect import in_standard_cxx
 from memlane.compile.nvrtc import errors
 
@@ -52,6 +53,9 @@ from memlane.compile.nvrtc import errors
         ("int a[3] __device__;", None),
         ("#ifdef __GNUC__\n#if __GNUC_MINOR__ > 1", "#ifdef _mlGNUC_\n#if _mlGNUC_MINOR_ > 1"),
         ("#ifdef __CUDACC_RTC__\n#elif __GNUC__", None),
+        ("#define UNROLL #pragma unroll\n", '#define UNROLL _Pragma("unroll")\n'),
+        ("#define FOUR  # pragma unroll 4 // times\n", '#define FOUR  _Pragma("unroll 4")\n'),
+        ("#pragma unroll\n#define text(a) #a\n", None),
         ('"({ a; })" /* ({ a; }) */', None),
     ],
 )
@@ -101,3 +105,34 @@ def test_an_error_behind_what_became_longer_is_about_the_line() -> None:
 def test_no_text_stops_it_and_lines_stay(pieces: list[str]) -> None:
     text = " ".join(pieces)
     assert in_standard_cxx(text).count("\n") == text.count("\n")
+
+
+def test_a_pragma_that_a_macro_names_unrolls_the_loop() -> None:
+    source = (
+        "#define UNROLL #pragma unroll 1\n__global__ void k(float* p, int n) {\n  UNROLL\n  for (int i = 0; i < 64; i++) p[i] = n;\n}\n"
+    )
+    stores = [cuda_to_ptx(text, name="k.cu").text.count("st.global") for text in (source, source.replace("unroll 1", "unroll 64"))]
+    assert stores == [1, 64]
+
+
+TYPE_DEPENDENT = """#define ALONE __restrict__
+template <class T, int N> struct Array { T ALONE data[N]; T __restrict__ count; };
+template <int I> struct Index { static constexpr int value = I; };
+template <int I> __device__ int doubled() { return 2 * I; }
+template <int I> __device__ int twice(int* p, const Index<I>& index) { return doubled<index.value>() + *p; }
+__global__ void k(int* __restrict__ p) {
+  Array<int, 4> array;
+  array.data[p[1]] = 5;
+  p[0] = array.data[p[1]] + twice(p, Index<3>{});
+}
+"""
+
+
+def test_what_nvcc_takes_depending_on_types() -> None:
+    """nvcc 13.0 takes this program."""
+    compiled = cuda_to_ptx(TYPE_DEPENDENT, name="k.cu")
+    assert [*compiled.kernels.values()] == ["k(int*)"]
+    target = ml.target("emulator:h200")
+    array = target.array(np.array([1, 2], "i4"))
+    target.load(ml.cuda(TYPE_DEPENDENT))["k"][1, 1](array)
+    assert array.numpy()[0] == 5 + 6 + 1

@@ -138,6 +138,27 @@ def test_macros_are_looked_through(definition: str, use: str, stays: bool) -> No
     assert rest == (use if stays else "")
 
 
+@pytest.mark.parametrize(
+    "macros",
+    [
+        "#define BEGIN namespace mine {\n#define END }",
+        "#define BEGIN \\\n namespace mine { inline namespace v1 {\n#define END } }",
+        '#ifdef __cplusplus\n#define BEGIN extern "C" {\n#define END }\n#else\n#define BEGIN\n#define END\n#endif',
+    ],
+)
+def test_macros_that_open_and_close_a_scope_stay(macros: str) -> None:
+    """They used to go with the host code behind them."""
+    text = f"{macros}\nBEGIN\nvoid host() {{ }}\n__global__ void k() {{ }}\nEND\nint main() {{ }}"
+    assert left(text) == " ".join(f"{macros} BEGIN __global__ void k() {{ }} END".split())
+
+
+def test_a_class_whose_head_has_a_macro_with_parentheses_stays() -> None:
+    """It is neither a function nor its parameters: `struct ALIGNED(8) Pair { ... }`."""
+    macro = "#define ALIGNED(n) __attribute__((aligned(n)))\n"
+    text = f"{macro}struct ALIGNED(8) Pair {{ int a, b; void host() {{ }} }}; struct ALIGNED(8) Pair f(int);"
+    assert left(text).endswith("struct ALIGNED(8) Pair { int a, b; };")
+
+
 def test_a_macro_of_the_command_line_may_mark_the_device() -> None:
     text = "HD int f() { return 1; }"
     tokens = tokenize(text)

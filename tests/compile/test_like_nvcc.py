@@ -248,29 +248,6 @@ def test_a_file_without_a_kernel_names_those_that_have_some(tmp_path: Path, monk
         cuda_to_ptx("host.cu")
 
 
-def test_a_header_that_lies_nearby_is_named_with_its_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "common" / "inc").mkdir(parents=True)
-    (tmp_path / "common" / "inc" / "real.h").write_text("typedef float real;\n")
-    (tmp_path / "cuda").mkdir()
-    Path("cuda/k.cu").write_text('#include "real.h"\n__global__ void k(real* p) { *p = 1; }\n')
-    told = (
-        r'^cuda/k.cu:1: the header "real.h" was not found; name its directory with -I common/inc \(include=\[\'common/inc\'\] in Python\)$'
-    )
-    with pytest.raises(CompileError, match=told):
-        cuda_to_ptx("cuda/k.cu")
-    assert cuda_to_ptx("cuda/k.cu", include=["common/inc"]).kernels
-
-
-def test_a_file_without_a_kernel_and_without_a_header_names_the_file_with_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("save.cu").write_text('#include "store.h"\nvoid save() { }\n')
-    Path("kernels.cu").write_text("__global__ void k(int* p) { *p = 1; }\n")
-    told = r'"store.h" was not found; [^\n]*\nsave.cu has no kernel of its own; name a file that defines one: kernels.cu$'
-    with pytest.raises(CompileError, match=told):
-        cuda_to_ptx("save.cu")
-
-
 def test_a_header_with_the_separators_of_windows_says_what_to_write() -> None:
     told = 'like.cu:1: the header "glm\\glm.hpp" was not found; only Windows has backslashes between directories: write "glm/glm.hpp"'
     assert refusal('#include "glm\\glm.hpp"\n__global__ void k(int* p) { *p = 1; }').startswith(told)
@@ -280,6 +257,14 @@ def test_functions_that_cuda_has_ended_are_named_with_their_place() -> None:
     text = refusal("__global__ void k(int* p) {\n  p[0] = __shfl_xor(p[1], 16);\n  p[2] = __shfl(p[3], 1);\n}")
     assert "like.cu:2: CUDA has ended `__shfl_xor` for chips from sm_70 on, for nvcc too: write `__shfl_xor_sync(0xffffffff, ...)`" in text
     assert "like.cu:3: CUDA has ended `__shfl` " in text
+
+
+def test_functions_that_cuda_has_ended_are_named_where_the_program_overloads_them() -> None:
+    source = """template <int N> __device__ double __shfl_xor(double x, int mask, volatile double* tile) {
+  return __hiloint2double(__shfl_xor(__double2hiint(x), mask), 0);
+}
+__global__ void k(double* p) { *p = __shfl_xor<8>(*p, 1, p + 1); }"""
+    assert "like.cu:2: CUDA has ended `__shfl_xor` for chips from sm_70 on" in refusal(source)
 
 
 def test_algorithms_of_thrust_in_device_code_are_refused_by_name() -> None:

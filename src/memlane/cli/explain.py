@@ -90,8 +90,12 @@ def _explained(done: Recording, program: Program) -> Findings:
     """Return the findings of a recording. Raises the program's own error if no launch was counted."""
     try:
         return diagnose.explain(done.trace)
-    except RecordError:
+    except RecordError as error:
         if done.failure is None:
+            if not (program.is_record or program.is_script) and not done.trace.table.num_rows:
+                error.add_note(
+                    "with these arguments every thread left before its first access: give other numbers with --arg, or other sizes"
+                )
             raise
         if isinstance(done.failure.error, BadAccess):
             command = f"memlane check {shlex.quote(str(program.path))}{program.launch_words}"

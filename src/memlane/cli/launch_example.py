@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from memlane.cli.later import later
-from memlane.cli.launch_shape import ELEMENTS, launch_shape
+from memlane.cli.launch_shape import ELEMENTS, LaunchShape, launch_shape
 from memlane.ptx import Variable, called_functions, names_in
+from memlane.titles import plain_name
 
 if TYPE_CHECKING:
     from memlane import compile as front_ends
@@ -33,36 +36,71 @@ _SHARED_BYTES = 4096
 _DEEPEST, _MOST_MEMBERS = 4, 40
 """Maximum nesting of structures, and maximum number of members, that are written out."""
 _LONGEST_CALL = 160
+_MOST_COMPUTED = 1 << 14
+"""Maximum threads of a grid that is not a literal in the source."""
 
 
 def launch_example(kernel: Kernel) -> str:
     """Return options that launch a kernel: a grid, a block and an argument of a matching type for each parameter, with sizes to adapt.
 
-    Literal numbers in the source's own launch of the kernel are used, and that launch is quoted after the options.
+    Numbers that the source's own launch of the kernel determines are used, and that launch is quoted after the options.
     """
-    call = _own_launch(kernel)
-    configuration, values = _parts(call)
+    own = front_ends.launch_in_source(list(kernel.module.sources.values()), plain_name(kernel.title))
     names = front_ends.parameter_names(kernel.module, kernel.function)
     types = _types(kernel.title) or front_ends.parameter_types(kernel.module, kernel.function)
     params = kernel.function.params
     types = types if len(types) == len(params) else [""] * len(params)
     extents = [param.name for param, written in zip(params, types, strict=True) if _is_extent(param, written)]
-    own_grid, own_block = (*map(_extent, configuration[:2]), (), ())[:2]
-    shape = launch_shape(tuple(kernel.inlined.instructions()), extents, own_block)
-    grid, block = (",".join(map(str, one)) for one in (own_grid if own_block and own_grid else shape.grid, shape.block))
-    words = [f"--grid {grid}", f"--block {block}"]
+    shape = _shape(kernel, own, extents)
+    words = [f"--grid {','.join(map(str, shape.grid))}", f"--block {','.join(map(str, shape.block))}"]
+    given = len(own.arguments) if own is not None else 0
     for position, (param, written) in enumerate(zip(params, types, strict=True)):
         name = names[position] if position < len(names) else ""
-        value = values[position] if len(values) == len(params) else ""
-        if param.shape is None:
-            text = _argument(param, written, name, value, shape.side)
-        else:
+        value = _own_value(own, position, shape.side) if own is not None and given == len(params) else ""
+        if param.shape is not None:
             text = _structure(kernel, written, param.nbytes, shape.side)
+        elif _is_pointer(param, written):
+            text = _array(kernel, written, name)
+        else:
+            text = _number(_DTYPES.get(written or param.type, "u8" if param.nbytes == 8 else "i4"), shape.side, value)
         words.append(f"--arg {shlex.quote(text)}")
     if _has_dynamic_shared(kernel):
-        words.append(f"--shared {_SHARED_BYTES}")
-    quoted = call if len(call) <= _LONGEST_CALL else ""
+        words.append(f"--shared {(own.shared_bytes if own is not None else None) or _SHARED_BYTES}")
+    quoted = own.call if own is not None and len(own.call) <= _LONGEST_CALL else ""
     return " ".join(words) + (f" (the source launches {quoted})" if quoted else "")
+
+
+def _own_value(own: front_ends.SourceLaunch, position: int, side: int) -> str:
+    """Return an argument of the source's launch if it is a literal, or else a number that is small enough for the arrays; else empty."""
+    literal = re.fullmatch(r"(-?\d+)[uUlL]*|(-?\d+\.\d*(?:[eE]-?\d+)?)[fF]?", own.arguments[position])
+    if literal:
+        return literal[1] or literal[2]
+    value = own.values[position]
+    return str(value) if value is not None and 0 <= value <= side else ""
+
+
+def _shape(kernel: Kernel, own: front_ends.SourceLaunch | None, extents: Sequence[str]) -> LaunchShape:
+    """Return a grid and a block: those of the source if they are known, else such that they cover the extents.
+
+    A large grid that the source computes fits its own sizes, which the arguments are not.
+    """
+    instructions, block = tuple(kernel.inlined.instructions()), own.block if own is not None else ()
+    shape = launch_shape(instructions, extents, block)
+    if not block and (allowed := _allowed_block(kernel, shape.block)) != shape.block:
+        shape = launch_shape(instructions, extents, allowed)
+    grid = own.grid if own is not None and block else ()
+    is_kept = own is not None and (own.has_literal_grid or math.prod(grid) * math.prod(block) <= _MOST_COMPUTED)
+    return replace(shape, grid=grid) if grid and is_kept else shape
+
+
+def _allowed_block(kernel: Kernel, block: tuple[int, ...]) -> tuple[int, ...]:
+    """Return a block as far as the kernel's launch bounds allow it."""
+    if required := kernel.function.extents(".reqntid"):
+        return tuple(required[: len(block)]) if math.prod(required[len(block) :]) == 1 else tuple(required)
+    found, most = list(block), math.prod(kernel.function.extents(".maxntid") or (1024,))
+    while math.prod(found) > max(most, 1):
+        found[found.index(max(found))] = -(-max(found) // 2)
+    return tuple(found)
 
 
 def _is_pointer(param: Variable, written: str) -> bool:
@@ -82,34 +120,24 @@ def _has_dynamic_shared(kernel: Kernel) -> bool:
     return any(not dynamic.isdisjoint(names_in(operand)) for one in functions for each in one.instructions() for operand in each.operands)
 
 
-def _parts(call: str) -> tuple[list[str], list[str]]:
-    """Return the configuration and the arguments of a launch: `f<<<1, n>>>(a)` -> `1`, `n` and `a`."""
-    head, _, arguments = call.partition(">>>")
-    return list(_split(head.partition("<<<")[2])), list(_split(arguments.strip().removeprefix("(").removesuffix(")")))
-
-
-def _extent(text: str) -> tuple[int, ...]:
-    """Return a grid or block of plain numbers, `dim3(32, 8)` -> 32 and 8; empty for anything else."""
-    found = re.fullmatch(r"(?:dim3\s*[({])?([\d\s,]+)[)}]?", text.strip())
-    return tuple(int(one) for one in found[1].replace(",", " ").split()) if found else ()
-
-
-def _argument(param: Variable, written: str, name: str, own: str, side: int) -> str:
-    if _is_pointer(param, written):
-        is_input = "const" in written.split("*")[0].split()
-        element = " ".join(word for word in written.rstrip("*").split() if word not in ("const", "volatile", "__restrict__"))
-        dtype = _DTYPES.get(element, "u1" if written else "f4")
-        fill = "=random:7" if is_input and dtype.startswith("f") else ""
-        return f"{name}:{dtype}[{ELEMENTS}]{fill}" if name else f"{dtype}[{ELEMENTS}]{fill}"
-    return _number(_DTYPES.get(written or param.type, "u8" if param.nbytes == 8 else "i4"), side, own)
+def _array(kernel: Kernel, written: str, name: str) -> str:
+    """Return an array for a parameter that is a pointer."""
+    is_input = "const" in written.split("*")[0].split()
+    element = " ".join(word for word in written.rstrip("*").split() if word not in ("const", "volatile", "__restrict__"))
+    if element and element not in _DTYPES:
+        element = front_ends.type_aliases(list(kernel.module.sources.values())).get(element, element)
+    dtype = _DTYPES.get(element, "u1" if written else "f4")
+    fill = "=random:7" if is_input and dtype.startswith("f") else ""
+    return f"{name}:{dtype}[{ELEMENTS}]{fill}" if name else f"{dtype}[{ELEMENTS}]{fill}"
 
 
 def _number(dtype: str, side: int, own: str = "") -> str:
-    """Return a number with its type, `side` for a whole number; `own`, the argument in the source, is used if it is a literal."""
+    """Return a number with its type: `own`, the argument in the source, or else `side` for whole numbers and 1 for others."""
     value = "1.0" if dtype.startswith("f") else "1" if dtype in ("bool", "i1", "u1") else str(side)
-    number = re.fullmatch(r"(-?\d+)[uUlL]*|(-?\d+\.\d*(?:[eE]-?\d+)?)[fF]?", own)
-    if number and (number[1] or dtype.startswith("f")):
-        value = number[2] or (f"{number[1]}.0" if dtype.startswith("f") else number[1])
+    if own and dtype.startswith("f"):
+        value = own if "." in own else f"{own}.0"
+    elif own and "." not in own:
+        value = own
     return f"{value}:{dtype}"
 
 
@@ -147,24 +175,11 @@ def _members(kind: str, texts: Sequence[str], aliases: Mapping[str, str], side: 
 
 def _types(title: str) -> list[str]:
     """Return the types of the parameters in a full C++ name: `f<int>(float const*, int)` -> `float const*`, `int`."""
-    return list(_split(title[title.index("(") + 1 : title.rindex(")")])) if title.endswith(")") else []
-
-
-def _split(text: str) -> Iterator[str]:
-    depth = start = 0
-    for place, character in enumerate(text):
-        depth += (character in "(<[{") - (character in ")>]}")
-        if character == "," and not depth:
-            yield text[start:place].strip()
-            start = place + 1
-    if text[start:].strip():
-        yield text[start:].strip()
-
-
-def _own_launch(kernel: Kernel) -> str:
-    """Return the first launch of the kernel in its source, on one line; empty if there is none."""
-    name = re.escape(kernel.title.partition("(")[0].partition("<")[0].rpartition(" ")[2].rpartition("::")[2])
-    for text in kernel.module.sources.values():
-        if found := re.search(rf"\b{name}\s*(<[^<>;]*>)?\s*<<<[^;]*?>>>\s*\([^;]*\)(?=\s*;)", text):
-            return " ".join(found[0].split())
-    return ""
+    if not title.endswith(")"):
+        return []
+    depth = 0
+    for place in range(len(title) - 1, -1, -1):  # the list is the last group: template arguments have parentheses too, `f<(Mode)0>(int)`
+        depth += (title[place] == ")") - (title[place] == "(")
+        if not depth:
+            return list(front_ends.split_arguments(title[place + 1 : -1]))
+    return []

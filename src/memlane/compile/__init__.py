@@ -23,12 +23,13 @@ A `.cu` file becomes PTX in these steps, one module for each:
     instantiations  finds the template kernels that the host code launches, by compiling that code without the refused parts
     frontend        runs the steps above in order, and cuts further what the compiler refuses
     hints           suggests remedies for a program that does not compile
+    build_files     reads which macros and directories of headers the Makefiles near a program pass to its compiler
     conditionals    suggests macros to define where the program's build would define them
     notes           summarizes what was left out
     shipped         finds PTX kept beside its source, for machines without the compiler
 
-`parameter_names` reads the names of a kernel's parameters from its source, and `structures` the members of a structure. `longer_rows`
-recompiles a program with padded rows of an array in shared memory.
+`parameter_names` reads the names of a kernel's parameters from its source, `structures` the members of a structure, and `source_launch`
+the numbers of a kernel's launch. `longer_rows` recompiles a program with padded rows of an array in shared memory.
 
 Python functions are compiled by `numba_frontend` and `triton_frontend`; both use `python_source`.
 
@@ -45,6 +46,7 @@ from memlane.compile.longer_rows import DeclaredArray, declared_array
 from memlane.compile.module import cuda
 from memlane.compile.numba_frontend import numba
 from memlane.compile.parameter_names import parameter_names, parameter_types
+from memlane.compile.source_launch import SourceLaunch, launch_in_source, split_arguments
 from memlane.compile.structures import Member, pointer_members, structure_members, type_aliases
 from memlane.compile.triton_frontend import triton
 
@@ -54,6 +56,7 @@ __all__ = [
     "DeclaredArray",
     "KernelUsage",
     "Member",
+    "SourceLaunch",
     "architecture",
     "assemble",
     "assembler_version",
@@ -61,12 +64,14 @@ __all__ = [
     "cuda_to_ptx",
     "declared_array",
     "kernel_usage",
+    "launch_in_source",
     "link",
     "numba",
     "parameter_names",
     "parameter_types",
     "pointer_members",
     "ptx_module",
+    "split_arguments",
     "structure_members",
     "triton",
     "type_aliases",

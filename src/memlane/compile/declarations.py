@@ -136,6 +136,10 @@ class _Scanner:
                     return
             elif token.text == ";":
                 self.at += 1
+            elif token.text in self.macros.braces and not in_class:
+                self.at += 1
+                if self.peek().text == "(":
+                    self.skip_group()
             elif in_class and token.text in _ACCESS_WORDS and self.peek(1).text == ":":
                 self.at += 2
             elif self._opens_scope():
@@ -202,7 +206,7 @@ class _Scanner:
         text = token.text
         if text in ("(", "["):
             shape.pointer |= text == "(" and self.peek(1).text in ("*", "&") and not shape.parameters
-            shape.parameters |= text == "(" and not shape.pointer and self.tokens[self.at - 1].text not in PARENTHESISED
+            shape.parameters |= text == "(" and not shape.pointer and not self._is_attribute()
             self.skip_group()
             return
         self.at += 1
@@ -218,6 +222,11 @@ class _Scanner:
             shape.constant = False
         elif token.kind == "word":
             self._word(text, shape)
+
+    def _is_attribute(self) -> bool:
+        """Return whether the parentheses at this place belong to an attribute, or to a macro for one (`struct ALIGNED(16) Pair {`)."""
+        before = [token.text for token in self.tokens[max(self.at - 2, 0) : self.at]]
+        return bool(before) and (before[-1] in PARENTHESISED or before[0] in _CLASS_WORDS)
 
     def _word(self, word: str, shape: _Shape) -> None:
         shape.marked |= self.macros.marks_device(word)

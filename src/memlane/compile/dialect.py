@@ -4,7 +4,11 @@
     (Point){1, 2}                  Point {1, 2}                            a compound literal
     extern "C"__global__          extern "C" __global__
     const __restrict__ T* p       const T* p                              a pointer qualifier in front of the type, which GCC ignores
+    #define UNROLL #pragma unroll  #define UNROLL _Pragma("unroll")        nvcc reads pragmas again behind the preprocessor
     __GNUC__                      _mlGNUC_                                 in files without `__CUDACC_RTC__`; `include/nvcc.h` defines it
+
+Two more depend on types, so the compiler's errors lead to them (`refused_tokens`): `__restrict__` on what is not a pointer, which GCC
+ignores in a template, and a constant that is a member of a reference parameter (`f<index.value>()`), which C++23 accepts.
 
 Line numbers do not change; columns change only behind a replacement that is longer. Extensions that a macro can replace (`__typeof__`,
 `__builtin_popcount`) are in `include/nvcc.h`. The compiler still refuses statement expressions with a jump out of them and compound
@@ -17,16 +21,23 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import islice, pairwise
 
+from memlane.compile.nvrtc import errors
+from memlane.compile.sources import SourceFile
 from memlane.compile.tokens import Token, directive, tokenize
 
 _SUSPECT = re.compile(
     r"""\(\s*(?:\\\s*)?\{ | (?:[=(,?:&|+*/%\[{;<!~-]|\b(?:return|else|case))\s*\([\w:<>,\s]+\)\s*\{ | "__ | __GNU
-    | [(,;{}te]\s*__restrict | \]\s*(?:\\\s*)?__(?:device|host)__""",
+    | define[ \t]+\w+[ \t]+\#[ \t]*pragma | [(,;{}te]\s*__restrict | \]\s*(?:\\\s*)?[A-Za-z_]\w*\s*(?:[({]|[A-Za-z_])""",
     re.VERBOSE,
 )
 """Pattern that every text with such a construct matches; most texts do not, and are returned unchanged."""
+_DEFINED_PRAGMA = re.compile(r"\w+\s+#\s*pragma\s+(?P<text>.+)")
+_DEFINED_RESTRICT = re.compile(r"(\w+)\s+__restrict(?:__)?")
+_PARAMETER_AS_CONSTANT = re.compile(
+    r'the value of parameter "(?P<name>\w+)" \(declared at line (?P<line>\d+)\) cannot be used as a constant'
+)
 _GNU = {"__GNUC__": "_mlGNUC_", "__GNUC_MINOR__": "_mlGNUC_MINOR_", "__GNUC_PATCHLEVEL__": "_mlGNUC_PATCHLEVEL_", "__GNUG__": "_mlGNUG_"}
 _GNU_WORD = re.compile(r"\b__GNU(?:C(?:_MINOR|_PATCHLEVEL)?|G)__")
 _JUMPS = frozenset({"return", "goto", "co_return"})
@@ -46,13 +57,16 @@ Edit = tuple[int, int, str]
 
 
 @lru_cache(maxsize=256)
-def in_standard_cxx(text: str) -> str:
-    """Return the text with GCC extensions rewritten in standard C++."""
+def in_standard_cxx(text: str, spaces: frozenset[str] = _SPACES) -> str:
+    """Return the text with GCC extensions rewritten in standard C++.
+
+    `spaces` holds the words that mark device code, which nvcc takes on lambdas, with the program's macros for them.
+    """
     if _SUSPECT.search(text) is None:
         return text
     if "__GNU" in text and "__CUDACC_RTC__" not in text:  # a header that tests for `__CUDACC_RTC__` supports NVRTC itself
         text = _GNU_WORD.sub(lambda found: _GNU[found[0]], text)
-    edits = sorted(_edits(text, 0))
+    edits = sorted(_edits(text, 0, spaces | _SPACES))
     pieces, position = [], 0
     for start, end, instead in edits:
         pieces += [text[position:start], instead]
@@ -60,7 +74,7 @@ def in_standard_cxx(text: str) -> str:
     return "".join((*pieces, text[position:]))
 
 
-def _edits(text: str, offset: int) -> Iterator[Edit]:
+def _edits(text: str, offset: int, spaces: frozenset[str]) -> Iterator[Edit]:
     """Yield the edits of a text that begins at `offset`, including those inside macro definitions."""
     tokens = tokenize(text)
     plain = [token for token in tokens if token.kind != "directive"]
@@ -73,19 +87,48 @@ def _edits(text: str, offset: int) -> Iterator[Edit]:
             yield offset + token.end, offset + token.end, " "
         elif following.text in _RESTRICT and token.text in _BEFORE_TYPE and _begins_type(plain, index + 2):
             yield offset + following.start, offset + following.end, " " * len(following.text)
-        elif token.text == "]" and following.text in _SPACES:
-            yield from ((offset + start, offset + end, new) for start, end, new in _lambda_spaces(plain, index))
+        elif token.text == "]" and following.text in spaces:
+            yield from ((offset + start, offset + end, new) for start, end, new in _lambda_spaces(plain, index, spaces))
         elif token.text == "(" and following.text == "{":
             yield from ((offset + start, offset + end, new) for start, end, new in _statement_expression(plain, closing, index))
         elif token.text == "(":
             yield from ((offset + start, offset + end, new) for start, end, new in _compound_literal(plain, closing, index))
     for token in tokens:
-        if token.kind == "directive" and directive(token).name == "define" and _SUSPECT.search(token.text):
-            yield from _edits(token.text[1:], offset + token.start + 1)
+        line = directive(token) if token.kind == "directive" and "define" in token.text else None
+        if line is not None and line.name == "define" and (pragma := _DEFINED_PRAGMA.fullmatch(line.body)):
+            quoted = pragma["text"].replace("\\", "\\\\").replace('"', '\\"')
+            yield offset + token.start + token.text.index("#", 1), offset + token.end, f'_Pragma("{quoted}")'
+        elif line is not None and line.name == "define" and _SUSPECT.search(token.text):
+            yield from _edits(token.text[1:], offset + token.start + 1, spaces)
 
 
-def _lambda_spaces(tokens: Sequence[Token], closing: int) -> Iterator[Edit]:
-    """Yield edits that blank `__host__` and `__device__` behind a lambda's captures, whose `]` is at `closing`.
+def refused_tokens(files: Sequence[SourceFile], log: str) -> Iterator[tuple[str, Token]]:
+    """Yield the tokens, each with its file's name, without which nvcc's host compiler would take what the errors of a log refuse.
+
+    A token is a `__restrict__` or a macro for it, or the `&` of a parameter, which is then passed by value.
+    """
+    for error in errors(log):
+        file = next((file for file in files if file.name == error.file), None)
+        if file is None:
+            continue
+        start, end = error.place(file.text)
+        if '"restrict" is not allowed' in error.message:
+            words = _RESTRICT.union(*(_restrict_macro(token) for one in files for token in one.tokens if token.kind == "directive"))
+            line = file.text.rfind("\n", 0, start) + 1
+            yield from ((file.name, token) for token in file.tokens if line <= token.start < end and token.text in words)
+        elif found := _PARAMETER_AS_CONSTANT.search(error.message):
+            first = sum(map(len, file.text.splitlines(keepends=True)[: int(found["line"]) - 1]))
+            declared = pairwise(token for token in file.tokens if token.start >= first)
+            yield from islice(((file.name, one) for one, following in declared if (one.text, following.text) == ("&", found["name"])), 1)
+
+
+def _restrict_macro(token: Token) -> frozenset[str]:
+    found = _DEFINED_RESTRICT.fullmatch(line.body) if (line := directive(token)).name == "define" else None
+    return frozenset({found[1]}) if found else frozenset()
+
+
+def _lambda_spaces(tokens: Sequence[Token], closing: int, spaces: frozenset[str]) -> Iterator[Edit]:
+    """Yield edits that blank `__host__`, `__device__` and macros for them behind a lambda's captures, whose `]` is at `closing`.
 
     Yields nothing if the `]` ends an attribute or an array subscript.
     """
@@ -93,7 +136,7 @@ def _lambda_spaces(tokens: Sequence[Token], closing: int) -> Iterator[Edit]:
     while opening >= 0 and (depth := depth + (tokens[opening].text == "]") - (tokens[opening].text == "[")):
         opening -= 1
     end = closing + 1
-    while end < len(tokens) and tokens[end].text in _SPACES:
+    while end < len(tokens) and tokens[end].text in spaces:
         end += 1
     if opening >= 0 and tokens[opening + 1].text != "[" and end < len(tokens) and tokens[end].text in _BEHIND_SPACES:
         yield from ((token.start, token.end, " " * len(token.text)) for token in tokens[closing + 1 : end])

@@ -18,7 +18,7 @@ from memlane.compile.longer_rows import declarations
 from memlane.compile.tokens import Token, tokenize
 from memlane.titles import kernel_label, plain_name
 
-_BYTES = {
+ELEMENT_BYTES = {
     **dict.fromkeys(("char", "int8_t", "uint8_t", "bool"), 1),
     **dict.fromkeys(("half", "__half", "__nv_bfloat16", "short", "int16_t", "uint16_t"), 2),
     **dict.fromkeys(("float", "int", "unsigned", "uint", "int32_t", "uint32_t", "half2", "__half2"), 4),
@@ -48,7 +48,7 @@ class Rows:
     columns: int
     """Elements in a row."""
     element_bytes: int | None
-    """Bytes of an element; None for a type that `_BYTES` does not list."""
+    """Bytes of an element; None for a type that `ELEMENT_BYTES` does not list."""
 
 
 def written_rows(text: str, kernel: str, name: str) -> Rows | None:
@@ -57,9 +57,9 @@ def written_rows(text: str, kernel: str, name: str) -> Rows | None:
     `kernel` is the title of the kernel that uses the array, for example `void f<2>(float*)`, and `name` is the array's name.
     """
     tokens = tokenize(text)
-    known = {**_constants(tokens), **_template_arguments(tokens, kernel)}
+    known = {**constants_in(tokens), **_template_arguments(tokens, kernel)}
     for groups in declarations(tokens, plain_name(kernel), name):
-        columns = _value(text[groups[-1][0].end : groups[-1][-1].start], known)
+        columns = value_of(text[groups[-1][0].end : groups[-1][-1].start], known)
         if columns and columns > 0:
             return Rows(columns, _element_bytes(tokens, groups[0][0]))
     return None
@@ -72,7 +72,7 @@ def is_dynamic(text: str, name: str) -> bool:
     return any("extern" in tokens[max(0, end - 8) : end] and "__shared__" in tokens[max(0, end - 8) : end] for end in ends)
 
 
-def _constants(tokens: Sequence[Token]) -> dict[str, str]:
+def constants_in(tokens: Sequence[Token]) -> dict[str, str]:
     """Return the texts of macros without parameters, and of variables declared with `const` or `constexpr`, by name."""
     found: dict[str, str] = {}
     for place, token in enumerate(tokens):
@@ -114,7 +114,7 @@ def _split(arguments: str) -> list[str]:
     return [one.strip() for one in parts]
 
 
-def _value(text: str, known: Mapping[str, str], depth: int = 0) -> int | None:
+def value_of(text: str, known: Mapping[str, str], depth: int = 0) -> int | None:
     """Return the value of an expression; None if it contains anything but whole numbers and names of such."""
     if depth > _DEEPEST:
         return None
@@ -129,7 +129,7 @@ def _folded(tree: ast.expr, known: Mapping[str, str], depth: int) -> int | None:
     if isinstance(tree, ast.Constant) and isinstance(tree.value, int):
         return tree.value
     if isinstance(tree, ast.Name):
-        return _value(known[tree.id], known, depth + 1)
+        return value_of(known[tree.id], known, depth + 1)
     if isinstance(tree, ast.BinOp):
         left, right = _folded(tree.left, known, depth), _folded(tree.right, known, depth)
         return None if left is None or right is None else _ARITHMETIC[type(tree.op)](left, right)
@@ -140,4 +140,4 @@ def _element_bytes(tokens: Sequence[Token], behind: Token) -> int | None:
     """Return the bytes of the element type in front of a declarator whose first bracket is `behind`; None for an unknown type."""
     place = next(at for at, one in enumerate(tokens) if one.start == behind.start)
     begun = next(at for at in range(place, -1, -1) if tokens[at].text == "__shared__")
-    return next((_BYTES[one.text] for one in tokens[begun:place] if one.text in _BYTES), None)
+    return next((ELEMENT_BYTES[one.text] for one in tokens[begun:place] if one.text in ELEMENT_BYTES), None)

@@ -11,7 +11,7 @@ from pathlib import Path
 from memlane.compile import hints, instantiations, libraries, macros, notes, nvrtc, nvrtc_headers, sources, standard, toolkit
 from memlane.compile.declarations import Unit
 from memlane.compile.device_launches import DeviceLaunches
-from memlane.compile.dialect import in_standard_cxx
+from memlane.compile.dialect import in_standard_cxx, refused_tokens
 from memlane.compile.hostcode import CONSTEXPR, DeviceCode, blank, cut, uncut, with_constexpr
 from memlane.compile.sources import Program, SourceFile
 from memlane.compile.tokens import tokenize
@@ -21,9 +21,6 @@ from memlane.titles import plain_name
 
 SOURCE_SUFFIXES = (".cu", ".cuh", ".h", ".hpp")
 _ENTRY = re.compile(r"^\s*(?:\.(?:visible|weak|extern)\s+)*\.entry\s+([\w$.]+)", re.MULTILINE)
-_NO_HEADER = re.compile(
-    r'^(?P<file>[^\n]+)\((?P<line>\d+)\): catastrophic error: cannot open source file "(?P<header>[^"]*)"', re.MULTILINE
-)
 _STAND_IN = re.compile(r'^[^\n]*: #warning directive: "memlane has no (?P<header>[^"\n]+)"\n[^\n]*\n\s*\^\n\n?', re.MULTILINE)
 """Pattern of the warning that our stand-in for a missing header emits."""
 _FAILING_FILE = re.compile(r"^([^\n(]+)\(\d+\): error", re.MULTILINE)
@@ -180,14 +177,11 @@ class _Compilation:
             if self._raise_standard(answer.log):
                 continue
             self.asks_for_all_headers = self._fails_in_library(answer.log)
-            if missing := _NO_HEADER.search(answer.log):
+            if told := hints.missing_header(answer.log, self.path):
                 has_kernels = any(code.kernels or code.is_piece for code in self.code.values())
-                raise CompileError(
-                    f'{missing["file"]}:{missing["line"]}: the header "{missing["header"]}" was not found; '
-                    f"{hints.remedy_for_header(missing['header'], self.path)}",
-                    "" if has_kernels else f"{self.program.files[0].name} has no kernel of its own{hints.elsewhere(self.path)}",
-                )
-            if self._replace_libraries(answer.log) or self._leave_out_device_launches(answer.log):
+                elsewhere = f"{self.program.files[0].name} has no kernel of its own{hints.elsewhere(self.path)}"
+                raise CompileError(told, "" if has_kernels else elsewhere)
+            if self._replace_libraries(answer.log) or self._leave_out_device_launches(answer.log) or self._leave_out_tokens(answer.log):
                 continue
             # A declaration that does not compile may hide the kernels behind it. One that fails for the arguments of a launch need not go.
             if (
@@ -235,6 +229,14 @@ class _Compilation:
             self._ask_host_code()
         return True
 
+    def _leave_out_tokens(self, log: str) -> bool:
+        """Leave out words that nvcc ignores where the compiler refuses them; return whether there were any."""
+        found = {(name, Unit(token.start, token.end, "either")) for name, token in refused_tokens(self.program.files, log)}
+        fresh = [(name, unit) for name, unit in found if unit not in self.removed[name]]
+        for name, unit in fresh:
+            self.removed[name].append(unit)
+        return bool(fresh)
+
     def _ask_host_code(self) -> None:
         """Add the instantiations that only compiling the host code reveals. Runs once; adds nothing if it fails."""
         self.asked_host = True
@@ -248,7 +250,7 @@ class _Compilation:
             return answer
 
         known = {_plain(launch) for launch in (*self.options.instantiate, *self.launches, *self.dropped)}
-        self.host = instantiations.launched(self.program.files, self.code, compiler)
+        self.host = instantiations.launched(self.program.files, self.code, self.macros.device, compiler)
         if self._raise_standard("\n\n".join(logs)):
             return self._ask_host_code()
         if self.host is None and self._leave_out_device_launches(logs[-1]):
@@ -298,7 +300,7 @@ class _Compilation:
             text = with_constexpr(text, self.code[file.name].removable)
         if self.removed[file.name]:
             text = blank(text, file.tokens, self.removed[file.name])
-        return in_standard_cxx(sources.with_includes(file, text))
+        return in_standard_cxx(sources.with_includes(file, text), self.macros.device)
 
     def _drop_launches(self, log: str) -> bool:
         """Drop the launches of the host code whose kernels the compiler refuses to instantiate; return whether there were any."""
@@ -367,6 +369,8 @@ class _Compilation:
             lost = notes.of_lost_launches(self.host.lost) if self.host else []
             followed = not lost and (self.host is not None or not (self.asked_host or self.dropped))
             main = self.program.files[0].name
+            if skipped := hints.skipped_kernels(self.program.files, self.path, self.options.define):
+                raise CompileError(f"{main} has no kernel", "\n".join(skipped))
             hint = notes.of_templates_alone({name: code.templates for name, code in self.code.items()}, main, followed)
             reasons = (*self._absent_headers(), *lost, *hints.textures(self.program.files), *hints.of_pieces(self.path))
             raise CompileError(f"{main} has no kernel{hint or hints.elsewhere(self.path)}", "\n".join(reasons) if hint else "")

@@ -10,14 +10,19 @@ from itertools import islice
 from pathlib import Path
 
 from memlane.compile import conditionals, libraries, nvrtc
+from memlane.compile.build_files import passed_directory, passed_macros
 from memlane.compile.device_launches import RUNTIME_CALL
 from memlane.compile.sources import SourceFile
 
 _TEXTURE_REFERENCE = re.compile(r"\b(?:texture|surface)\s*<[^;{}<>]*>\s*(\w+)")
 _UNDEFINED = re.compile(r'identifier "(\w+)" is undefined')
+_NO_OVERLOAD = re.compile(r'no instance of (?:overloaded function|function template) "(\w+)" matches')
 _THRUST = re.compile(r'^(?P<file>[^\n]+)\((?P<line>\d+)\): error: namespace "thrust" has no member "(?P<name>\w+)"', re.MULTILINE)
 _WITHOUT_SYNC = frozenset({"__shfl", "__shfl_up", "__shfl_down", "__shfl_xor", "__any", "__all", "__ballot"})
 """Warp functions without a lane mask, which act on the lanes that happen to be active; CUDA removed them from sm_70 on."""
+_NO_HEADER = re.compile(
+    r'^(?P<file>[^\n]+)\((?P<line>\d+)\): catastrophic error: cannot open source file "(?P<header>[^"]*)"', re.MULTILINE
+)
 _KERNEL = re.compile(r"\b__global__\b[^;{}]*\{")
 _SOURCES = frozenset({".cu", ".cuh", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp"})
 _MOST_FILES, _MOST_BYTES = 200, 1 << 20
@@ -36,7 +41,7 @@ def hints(log: str, files: Iterable[SourceFile], path: Path | None, defines: Ite
     earlier = "\n\n".join((log, *refusals))
     told = [*_of_runtime(log), *_of_textures(earlier, files), *_of_intrinsics(earlier, files), *_of_dialect(log)]
     told += _of_thrust(earlier, {file.name for file in files})
-    told += (*conditionals.hints(log, files, defines), *of_pieces(path))
+    told += (*conditionals.hints(log, files, defines, passed_macros(path)), *of_pieces(path))
     return [*dict.fromkeys(told)]
 
 
@@ -46,13 +51,33 @@ def elsewhere(path: Path | None) -> str:
     return f"; name a file that defines one: {_listed(found)}" if found else "; name a file that defines a `__global__` function"
 
 
+def skipped_kernels(files: Sequence[SourceFile], path: Path | None, defines: Iterable[str]) -> list[str]:
+    """Return remedies for the kernels of a program's main file that conditionals skip."""
+    return conditionals.of_kernels(files[:1], defines, passed_macros(path))
+
+
+def missing_header(log: str, path: Path | None) -> str:
+    """Return the sentence about a header that stopped the compiler, with its remedy; empty if none did."""
+    if (found := _NO_HEADER.search(log)) is None:
+        return ""
+    return f'{found["file"]}:{found["line"]}: the header "{found["header"]}" was not found; {remedy_for_header(found["header"], path)}'
+
+
 def remedy_for_header(header: str, path: Path | None) -> str:
     """Return the remedy for a missing header as the rest of a sentence: its directory, if it is found, or the wheel that contains it."""
     if "\\" in header:
         return f'only Windows has backslashes between directories: write "{header.replace(chr(92), "/")}"'
+    if (passed := passed_directory(header, path)) is not None:
+        return f"name its directory with -I {passed[0]} (include=[{str(passed[0])!r}] in Python), as {passed[1]} does"
     directory = next(_directories_with(header, path), None) if path is not None else None
     if directory is not None:
         return f"name its directory with -I {directory} (include=[{str(directory)!r}] in Python)"
+    made = next(_directories_with(f"{header}.in", path), None) if path is not None else None
+    if made is not None:
+        return (
+            f"the program's build makes it from {made / header}.in: run its configuration (cmake or configure), "
+            "and name the directory of the result with -I DIR (include=[DIR] in Python)"
+        )
     return libraries.remedy(header)
 
 
@@ -82,12 +107,20 @@ def _of_intrinsics(log: str, files: Iterable[SourceFile]) -> Iterator[str]:
     for name in sorted(_WITHOUT_SYNC.intersection(_UNDEFINED.findall(log))):
         for file in files:
             if found := re.search(rf"\b{name}\b", file.text):
-                line = file.text.count("\n", 0, found.start()) + 1
-                yield (
-                    f"{file.name}:{line}: CUDA has ended `{name}` for chips from sm_70 on, for nvcc too: write "
-                    f"`{name}_sync(0xffffffff, ...)`, whose first argument is the mask of the lanes that take part."
-                )
+                yield _ended(f"{file.name}:{file.text.count(chr(10), 0, found.start()) + 1}", name)
                 break
+    for error in nvrtc.errors(log):  # of a program that has an overload with this name
+        found = _NO_OVERLOAD.search(error.message)
+        if found is not None and found[1] in _WITHOUT_SYNC:
+            yield _ended(f"{error.file}:{error.line}", found[1])
+            break
+
+
+def _ended(place: str, name: str) -> str:
+    return (
+        f"{place}: CUDA has ended `{name}` for chips from sm_70 on, for nvcc too: write "
+        f"`{name}_sync(0xffffffff, ...)`, whose first argument is the mask of the lanes that take part."
+    )
 
 
 def _of_thrust(log: str, own: Container[str]) -> Iterator[str]:

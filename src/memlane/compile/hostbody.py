@@ -6,7 +6,7 @@ of a variable. Each part has a replacement text, so that the rest is still a fun
 
 from __future__ import annotations
 
-from collections.abc import Container, Generator, Iterator, Sequence
+from collections.abc import Collection, Container, Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 from memlane.compile.declarations import PARENTHESISED
@@ -16,8 +16,9 @@ _CONDITIONS = {"if": "true", "while": "false", "switch": "0", "for": ";;"}
 """Replacement for the text in the parentheses of each statement."""
 ANY_VALUE = "_mlv"
 """Name of the value that converts to every type; `include/containers.h` defines it."""
-_STATIC = frozenset({"static", "extern", "thread_local"})
+_STATIC = frozenset({"extern", "thread_local"})
 """Words in front of variables whose initial value must be a constant, which `ANY_VALUE` is not."""
+_NOT_TYPES = frozenset({"return", "new", "delete", "throw", "goto", "case", "else", "do", "operator", "co_return", "co_yield"})
 _LONGEST_CONFIGURATION = 400
 """Maximum tokens between `<<<` and `>>>`."""
 
@@ -114,11 +115,13 @@ class Body:
 
     def _statement(self, first: int) -> Generator[Part, None, int]:
         """Yield a statement up to its `;` and, as a separate part, its first variable's initial value; return the index past it."""
-        index, value = first, None
+        index, value, last = first, None, first
         while self.text(index) not in (";", "}", ""):
             if self.text(index) == "=" and value is None and index > first and self.tokens[index - 1].kind == "word":
                 value = index
-            index = self.end(index)
+            last, index = index, self.end(index)
+        if value is None and self._constructs(first, last):
+            value = last
         if self.text(index) == ";":
             if value is not None:
                 yield self.part(value, index, "" if self.text(first) in _STATIC else f"={ANY_VALUE}")
@@ -126,6 +129,31 @@ class Body:
         index = max(index, first + 1)
         yield self.part(first, index, ";")
         return index
+
+    def _constructs(self, first: int, opening: int) -> bool:
+        """Return whether the bracket at `opening` holds a variable's constructor arguments: `Type name(...)` from `first` on."""
+        if self.text(opening) not in ("(", "{") or opening < first + 2 or self.tokens[opening - 1].kind != "word":
+            return False
+        kind = self.tokens[opening - 2]
+        return kind.text in (">", "*", "&") or (kind.kind == "word" and kind.text not in _NOT_TYPES)
+
+    def names_of_calls(self, words: Collection[str]) -> Iterator[Part]:
+        """Yield the name of each call that is a statement and has one of `words` among its arguments.
+
+        The call may be a macro (`TIMED("sort", sort(keys), &seconds);`). Without its name, its arguments remain, separated by commas.
+        """
+        for index, token in enumerate(self.tokens):
+            if token.kind == "word" and self.text(index + 1) == "(" and self.text(index - 1) in ("", ";", "{", "}", ")", "else", "do"):
+                end = self.end(index + 1)
+                is_statement = self.text(end) == ";" and token.text not in _CONDITIONS
+                if is_statement and any(one.text in words for one in self.tokens[index + 1 : end]):
+                    yield self.part(index, index + 1)
+
+    def static_words(self) -> Iterator[Part]:
+        """Yield the `static` of each local variable, whose initial value would have to be a constant in device code."""
+        for index, token in enumerate(self.tokens):
+            if token.text == "static" and self.text(index - 1) in (";", "{", "}"):
+                yield self.part(index, index + 1)
 
     def exception_handling(self) -> Iterator[Part]:
         """Yield each `try` and each `catch (...) { ... }`; device code has no exceptions."""

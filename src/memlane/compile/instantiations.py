@@ -73,12 +73,15 @@ class Launched:
 
 
 def launched(
-    files: Sequence[SourceFile], codes: Mapping[str, DeviceCode], compiler: Callable[[Mapping[str, str]], Answer]
+    files: Sequence[SourceFile],
+    codes: Mapping[str, DeviceCode],
+    device_words: frozenset[str],
+    compiler: Callable[[Mapping[str, str]], Answer],
 ) -> Launched | None:
     """Return the template kernels, with their arguments, that the host code launches.
 
-    `codes` holds each file without its host code, by name. `compiler` compiles the texts of the files, given by name. Returns None if the
-    compiler finds errors outside the host code, or new ones in every round.
+    `codes` holds each file without its host code, by name, and `device_words` the words that mark device code. `compiler` compiles the
+    texts of the files, given by name. Returns None if the compiler finds errors outside the host code, or new ones in every round.
     """
     program = {file.name: _File(file, codes[file.name]) for file in files}
     reaching = _reaching(program.values(), {name for code in codes.values() for name in code.templates})
@@ -87,13 +90,13 @@ def launched(
     lost: list[str] = []
     replaced: list[str] = []
     for _ in range(_ROUNDS):
-        answer = compiler({name: in_standard_cxx(_text(file, file.without_code)) for name, file in program.items()})
+        answer = compiler({name: in_standard_cxx(_text(file, file.without_code), device_words) for name, file in program.items()})
         if answer.ptx:
             kernels = _KERNEL.findall(answer.ptx)
             names = dict.fromkeys(filter(None, map(_expression, kernels)))
             if len(known := [name for name in names if _UNKNOWN_TYPE not in name]) < len(names):
                 lost += replaced
-            texts = {name: in_standard_cxx(_text(file)) for name, file in program.items()}
+            texts = {name: in_standard_cxx(_text(file), device_words) for name, file in program.items()}
             return Launched(tuple(known), tuple(lost), any("<" in title and "{" in title for title in map(demangle, kernels)), texts)
         refused = _refused(program, answer.log)
         if not refused:
@@ -203,7 +206,7 @@ def _take_apart(file: _File, reaching: frozenset[str]) -> None:
         file.without_code += [] if kernel is None else [replace(kernel.body, instead="{}")]
     if file.code.is_piece:
         whole = Body([token for token in file.source.tokens if token.kind != "directive"])
-        _take_statements_apart(file, whole, whole)
+        _take_statements_apart(file, whole, whole, reaching)
     for unit in file.code.host:
         body = _body(file, unit)
         function = body.function()
@@ -217,7 +220,7 @@ def _take_apart(file: _File, reaching: frozenset[str]) -> None:
                 file.parts.append(Part(function.head_end, unit.end, ";"))
             file.left_out.append(Part(function.body.start, unit.end, "{}"))
         else:
-            _take_function_apart(file, body, function)
+            _take_function_apart(file, body, function, reaching)
 
 
 def _returns_deduced(body: Body, function: HostFunction) -> bool:
@@ -238,10 +241,11 @@ def _device_functions(file: _File) -> Iterator[Part]:
             yield Part(function.head_end, unit.end, ";")
 
 
-def _take_function_apart(file: _File, body: Body, function: HostFunction) -> None:
+def _take_function_apart(file: _File, body: Body, function: HostFunction, reaching: frozenset[str]) -> None:
     file.without_code += _without_code(file, body, function)
     inner = Body([token for token in body.tokens if function.body.start <= token.start < function.body.end])
-    _take_statements_apart(file, body, inner)
+    _take_statements_apart(file, body, inner, reaching)
+    file.left_out += inner.static_words()
     file.parts.append(function.body)
 
 
@@ -259,9 +263,10 @@ def _without_code(file: _File, body: Body, function: HostFunction) -> Iterator[P
         yield from (Part(one.start, one.end, _MAIN) for one in body.tokens if one.text == "main" and one.start < function.head_end)
 
 
-def _take_statements_apart(file: _File, body: Body, inner: Body) -> None:
+def _take_statements_apart(file: _File, body: Body, inner: Body, reaching: frozenset[str]) -> None:
     """Add the parts of the statements in `inner`: those of the function `body`, or of a file that is included in a function."""
     file.parts += inner.statements()
+    file.parts += inner.names_of_calls(reaching)
     file.left_out += body.launch_configurations()
     file.left_out += body.exception_handling()
 

@@ -19,6 +19,9 @@ DEVICE_WORDS = frozenset({"__device__", "__global__", "__constant__", "__shared_
 _LIBRARY_MACRO = re.compile(r"(_CCCL|_CUB|_THRUST|THRUST|CUB|TORCH|C10|EIGEN|KOKKOS)_\w*(DEVICE|API)\w*\Z")
 """Pattern of macros of well-known libraries whose headers are not read."""
 
+_BRACES = re.compile(r'(?:\s|inline\b|namespace\b[\s\w:]*(?=\{)|extern\s*"C(?:\+\+)?"|using\s+namespace\s+[\w:]+\s*;|[{}])*[{}]\s*')
+"""Pattern of expansions that consist of the braces of namespaces and of `extern "C"`."""
+
 _DEFINITION = re.compile(r"(?P<name>\w+)(?P<parameters>\([^)]*\))?\s*(?P<body>[\s\S]*)")
 
 
@@ -30,6 +33,8 @@ class Macros:
     """Words that expand to `__device__`, `__global__` and the like, including those words."""
     declarations: Mapping[str, str] = field(default_factory=dict)
     """Function-like macros that expand to whole declarations -> their expansion."""
+    braces: frozenset[str] = frozenset()
+    """Macros that open or close a namespace (`#define BEGIN namespace mine {`, `#define END }`)."""
 
     def marks_device(self, word: str) -> bool:
         """Return whether this word marks a declaration as existing on the device."""
@@ -56,7 +61,8 @@ def collect(files: Iterable[list[Token]], defines: Iterable[str] = ()) -> Macros
             if found["parameters"] is not None:
                 functions[name] = bodies[name]
     device = _closure(bodies)
-    return Macros(device, {name: body for name, body in functions.items() if _is_declaration(body)})
+    braces = frozenset(name for name, body in bodies.items() if _BRACES.fullmatch(body) and body.count("{") != body.count("}"))
+    return Macros(device, {name: body for name, body in functions.items() if name not in braces and _is_declaration(body)}, braces)
 
 
 def _closure(bodies: Mapping[str, str]) -> frozenset[str]:

@@ -48,11 +48,28 @@ _THRUST_NAME = re.compile(r"\bthrust\s*::\s*(\w+)")
 _HOST_ONLY = frozenset(
     _words("""
     cudaEGL.h cudaEGLTypedefs.h cudaGL.h cudaGLTypedefs.h cudaProfilerTypedefs.h cudaTypedefs.h cudaVDPAU.h cudaVDPAUTypedefs.h
-    cub/util_allocator.cuh
+    channel_descriptor.h cub/util_allocator.cuh cuda_device_runtime_api.h
     cuda_egl_interop.h cuda_gl_interop.h cuda_occupancy.h cuda_profiler_api.h cuda_vdpau_interop.h nvJitLink.h nvrtc.h nvvm.h
 """)
 )
 """CUDA headers that declare only host functions."""
+
+_STREAM_REF = """#include <cuda_runtime_api.h>
+namespace cuda {
+class stream_ref {
+    cudaStream_t stream = nullptr;
+  public:
+    stream_ref() = default;
+    constexpr stream_ref(cudaStream_t stream) : stream(stream) { }
+    constexpr cudaStream_t get() const { return stream; }
+    void sync() const;
+    void wait() const;
+    bool is_done() const;
+    bool ready() const;
+};
+}
+"""
+"""`cuda/stream_ref` without the runtime functions that it calls."""
 
 _OWN = {
     "min": "template <class T> __device__ constexpr const T& min(const T& a, const T& b) { return b < a ? b : a; }",
@@ -215,6 +232,8 @@ def library_stand_ins(headers: Iterable[str], thrust: frozenset[str]) -> dict[st
     for header in headers:
         if header == "cub/cub.cuh":
             found[header] = "".join(f"#include <cub/{name}.cuh>\n" for name in _CUB_IN_KERNELS)
+        elif header == "cuda/stream_ref":
+            found[header] = _STREAM_REF
         elif header in _HOST_ONLY or header.startswith("cub/device/"):
             found[header] = ""
         elif header == "thrust/random.h" and thrust & _THRUST_RANDOM:

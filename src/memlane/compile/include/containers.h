@@ -1,4 +1,4 @@
-/* The containers of host code, as far as the types of their elements and pointers go: declarations for reading which kernels are launched. */
+/* The standard library of host code, as far as types of elements and pointers go: declarations for reading which kernels are launched. */
 template <class T> struct memlane_container {
     using value_type = T;
     using iterator = T*;
@@ -40,6 +40,8 @@ template <class T> struct memlane_pointer<T[]> : memlane_pointer<T> {
 struct memlane_status {
     template <class T> operator T() const;
 };
+template <class T> bool operator==(memlane_status, T);
+template <class T> bool operator!=(memlane_status, T);
 /* The initial value of a variable in place of one that does not compile: a class without a constructor must be given one if it is const. */
 struct memlane_value {
     template <class T> operator T&() const;
@@ -66,6 +68,106 @@ template <class... A> memlane_status cudaOccupancyMaxPotentialBlockSizeVariableS
 template <class... A> memlane_status cudaOccupancyMaxPotentialBlockSizeVariableSMemWithFlags(A&&...);
 template <class... A> memlane_status cudaOccupancyMaxPotentialBlockSizeWithFlags(A&&...);
 template <class... A> memlane_status cudaOccupancyMaxPotentialClusterSize(A&&...);
+/* Functions of the runtime that most programs call. Each that is missing costs a statement, and the compiler reports only a hundred errors. */
+#define MEMLANE_RUNTIME(name) template <class... A> memlane_status name(A&&...);
+MEMLANE_RUNTIME(cudaDeviceGetAttribute)
+MEMLANE_RUNTIME(cudaDeviceGetLimit)
+MEMLANE_RUNTIME(cudaDeviceReset)
+MEMLANE_RUNTIME(cudaDeviceSetCacheConfig)
+MEMLANE_RUNTIME(cudaDeviceSetLimit)
+MEMLANE_RUNTIME(cudaDeviceSetSharedMemConfig)
+MEMLANE_RUNTIME(cudaDeviceSynchronize)
+MEMLANE_RUNTIME(cudaEventCreate)
+MEMLANE_RUNTIME(cudaEventCreateWithFlags)
+MEMLANE_RUNTIME(cudaEventDestroy)
+MEMLANE_RUNTIME(cudaEventElapsedTime)
+MEMLANE_RUNTIME(cudaEventQuery)
+MEMLANE_RUNTIME(cudaEventRecord)
+MEMLANE_RUNTIME(cudaEventSynchronize)
+MEMLANE_RUNTIME(cudaFree)
+MEMLANE_RUNTIME(cudaFreeArray)
+MEMLANE_RUNTIME(cudaFreeAsync)
+MEMLANE_RUNTIME(cudaFreeHost)
+MEMLANE_RUNTIME(cudaGetDevice)
+MEMLANE_RUNTIME(cudaGetDeviceCount)
+MEMLANE_RUNTIME(cudaGetDeviceProperties)
+MEMLANE_RUNTIME(cudaGetErrorName)
+MEMLANE_RUNTIME(cudaGetErrorString)
+MEMLANE_RUNTIME(cudaGetLastError)
+MEMLANE_RUNTIME(cudaGetSymbolAddress)
+MEMLANE_RUNTIME(cudaGetSymbolSize)
+MEMLANE_RUNTIME(cudaHostAlloc)
+MEMLANE_RUNTIME(cudaHostGetDevicePointer)
+MEMLANE_RUNTIME(cudaHostRegister)
+MEMLANE_RUNTIME(cudaHostUnregister)
+MEMLANE_RUNTIME(cudaMalloc)
+MEMLANE_RUNTIME(cudaMalloc3D)
+MEMLANE_RUNTIME(cudaMallocArray)
+MEMLANE_RUNTIME(cudaMallocAsync)
+MEMLANE_RUNTIME(cudaMallocHost)
+MEMLANE_RUNTIME(cudaMallocManaged)
+MEMLANE_RUNTIME(cudaMallocPitch)
+MEMLANE_RUNTIME(cudaMemAdvise)
+MEMLANE_RUNTIME(cudaMemGetInfo)
+MEMLANE_RUNTIME(cudaMemPrefetchAsync)
+MEMLANE_RUNTIME(cudaMemcpy)
+MEMLANE_RUNTIME(cudaMemcpy2D)
+MEMLANE_RUNTIME(cudaMemcpy2DAsync)
+MEMLANE_RUNTIME(cudaMemcpyAsync)
+MEMLANE_RUNTIME(cudaMemcpyFromSymbol)
+MEMLANE_RUNTIME(cudaMemcpyPeer)
+MEMLANE_RUNTIME(cudaMemcpyPeerAsync)
+MEMLANE_RUNTIME(cudaMemcpyToSymbol)
+MEMLANE_RUNTIME(cudaMemcpyToSymbolAsync)
+MEMLANE_RUNTIME(cudaMemset)
+MEMLANE_RUNTIME(cudaMemset2D)
+MEMLANE_RUNTIME(cudaMemsetAsync)
+MEMLANE_RUNTIME(cudaPeekAtLastError)
+MEMLANE_RUNTIME(cudaSetDevice)
+MEMLANE_RUNTIME(cudaSetDeviceFlags)
+MEMLANE_RUNTIME(cudaStreamCreate)
+MEMLANE_RUNTIME(cudaStreamCreateWithFlags)
+MEMLANE_RUNTIME(cudaStreamCreateWithPriority)
+MEMLANE_RUNTIME(cudaStreamDestroy)
+MEMLANE_RUNTIME(cudaStreamQuery)
+MEMLANE_RUNTIME(cudaStreamSynchronize)
+MEMLANE_RUNTIME(cudaStreamWaitEvent)
+MEMLANE_RUNTIME(cudaThreadExit)
+MEMLANE_RUNTIME(cudaThreadSynchronize)
+/* The same for functions of the C library. */
+MEMLANE_RUNTIME(abort)
+MEMLANE_RUNTIME(atof)
+MEMLANE_RUNTIME(atoi)
+MEMLANE_RUNTIME(atol)
+MEMLANE_RUNTIME(exit)
+MEMLANE_RUNTIME(fclose)
+MEMLANE_RUNTIME(fflush)
+MEMLANE_RUNTIME(fgets)
+MEMLANE_RUNTIME(fopen)
+MEMLANE_RUNTIME(fprintf)
+MEMLANE_RUNTIME(fputs)
+MEMLANE_RUNTIME(fread)
+MEMLANE_RUNTIME(fscanf)
+MEMLANE_RUNTIME(fwrite)
+MEMLANE_RUNTIME(getenv)
+MEMLANE_RUNTIME(gettimeofday)
+MEMLANE_RUNTIME(putchar)
+MEMLANE_RUNTIME(puts)
+MEMLANE_RUNTIME(rand)
+MEMLANE_RUNTIME(snprintf)
+MEMLANE_RUNTIME(sprintf)
+MEMLANE_RUNTIME(srand)
+MEMLANE_RUNTIME(sscanf)
+MEMLANE_RUNTIME(strcmp)
+MEMLANE_RUNTIME(strlen)
+MEMLANE_RUNTIME(strtol)
+MEMLANE_RUNTIME(time)
+struct memlane_file {
+    template <class T> operator T*() const;
+};
+#ifndef stderr
+static constexpr memlane_file stdin { }, stdout { }, stderr { };
+#endif
 template <class K, class V> struct memlane_pair {
     K first;
     V second;
@@ -123,6 +225,68 @@ template <class T, class... A> shared_ptr<T> make_shared(A&&...);
 struct string : memlane_container<char> {
     using memlane_container<char>::memlane_container;
     const char* c_str() const;
+};
+template <class T> string to_string(T);
+template <class A> string operator+(const string&, const A&);
+template <class T> struct hash;
+template <class F> struct function;
+template <class R, class... A> struct function<R(A...)> {
+    template <class F> function(F);
+    explicit operator bool() const;
+    R operator()(A...) const;
+};
+/* Streams, so that what a program prints does not have to be left out. */
+struct ios_base {
+    enum openmode { in, out, binary, app, trunc };
+};
+struct ostream {
+    constexpr ostream() { }
+    template <class A, class... B> ostream(A, B...);
+    template <class T> ostream& operator<<(const T&);
+    ostream& operator<<(ostream& (*)(ostream&));
+    template <class... A> ostream& flush(A...);
+    template <class... A> int width(A...);
+    template <class... A> int precision(A...);
+    template <class... A> void close(A...);
+    template <class... A> ostream& write(A...);
+    explicit operator bool() const;
+};
+struct ostringstream : ostream {
+    using ostream::ostream;
+    string str() const;
+};
+struct ofstream : ostream {
+    using ostream::ostream;
+    bool is_open() const;
+};
+static ostream cout, cerr, clog;
+ostream& endl(ostream&);
+ostream& flush(ostream&);
+ostream& fixed(ostream&);
+ostream& scientific(ostream&);
+memlane_status setw(int);
+memlane_status setprecision(int);
+memlane_status setfill(char);
+/* Exceptions; what throws them is left out. */
+struct exception {
+    template <class... A> exception(A...);
+    virtual ~exception();
+    virtual const char* what() const noexcept;
+};
+struct exception_ptr {
+    explicit operator bool() const;
+};
+exception_ptr current_exception();
+void rethrow_exception(exception_ptr);
+struct mutex {
+    void lock();
+    void unlock();
+};
+template <class T> struct lock_guard {
+    lock_guard(T&);
+};
+template <class T> struct unique_lock {
+    unique_lock(T&);
 };
 }
 /* The same for Thrust. */

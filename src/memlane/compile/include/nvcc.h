@@ -3,6 +3,10 @@
 #pragma once
 
 #define __NVCC__ 1
+// Device lambdas and constexpr functions of the host are taken without asking, as nvcc takes them with --extended-lambda and
+// --expt-relaxed-constexpr, which define these.
+#define __CUDACC_EXTENDED_LAMBDA__ 1
+#define __CUDACC_RELAXED_CONSTEXPR__ 1
 #define CUDA_DOUBLE_MATH_FUNCTIONS 1
 #define __const const
 #define __const__ const

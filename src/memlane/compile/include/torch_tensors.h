@@ -53,11 +53,6 @@ namespace torch {
 using namespace at;
 }
 namespace std {
-struct memlane_stream {
-    template <class T> const memlane_stream& operator<<(const T&) const;
-};
-constexpr memlane_stream cout{}, cerr{};
-constexpr int endl = 0;
 struct runtime_error {
     template <class T> runtime_error(const T&);
 };
