@@ -175,24 +175,13 @@ def plan(
     as_json: o.Json = False,
 ) -> None:
     """Predict the time of a step for each number of devices, decomposition and number of steps between exchanges. Nothing runs."""
-    if (flop_per_cell is None) != (bytes_per_cell is None):
-        raise CommandError("pass --flop-per-cell and --bytes-per-cell together, or neither")
-    for option, value in (("--flop-per-cell", flop_per_cell), ("--bytes-per-cell", bytes_per_cell)):
-        if value is not None and not 0 < value < 1e9:
-            raise CommandError(f"{option} {value:g}: it must be a positive number")
-    extents = _numbers("--shape", shape, "x")
+    work = _work(flop_per_cell, bytes_per_cell)
     with wrong_use():
-        given, (most, single) = _boundary(boundary), _types(dtype)
-        with for_a_document(as_json):
-            rules = _rules(rule)
-        _check_extents(rules[0], extents, shape)
+        rules, grid, dtypes = _problem(rule, shape, dtype, boundary, as_json)
         found = scaling.plan_scaling(
-            _Rules(rules), stencils.Grid(tuple(extents), most, given), _numbers("--devices", devices),
-            _numbers("--steps-per-exchange", steps_per_exchange), chip=chip, network=network, model=model, transport=transport,
-            dtypes=single,
-            swap=tuple(one.strip() for one in swap.split(",")) if swap else (), axes=_numbers("--axes", axes),
-            steps_per_launch=steps_per_launch, schedule=schedule, overlap=not no_overlap,
-            work=None if flop_per_cell is None or bytes_per_cell is None else scaling.CellWork(flop_per_cell, bytes_per_cell),
+            rules, grid, _numbers("--devices", devices), _numbers("--steps-per-exchange", steps_per_exchange), chip=chip, network=network,
+            model=model, transport=transport, dtypes=dtypes, swap=tuple(one.strip() for one in swap.split(",")) if swap else (),
+            axes=_numbers("--axes", axes), steps_per_launch=steps_per_launch, schedule=schedule, overlap=not no_overlap, work=work,
         )  # fmt: skip
     if as_json:
         show_json({**report.document_head("stencil plan"), **found.document()})
@@ -205,6 +194,28 @@ class _Rules:
 
     def __init__(self, rules: tuple[Rule, ...]) -> None:
         self.rules = rules
+
+
+def _work(flop_per_cell: float | None, bytes_per_cell: float | None) -> scaling.CellWork | None:
+    """Return the work per cell for the model of the paper, None if not given. Raises CommandError for one number without the other."""
+    for option, value in (("--flop-per-cell", flop_per_cell), ("--bytes-per-cell", bytes_per_cell)):
+        if value is not None and not 0 < value < 1e9:
+            raise CommandError(f"{option} {value:g}: it must be a positive number")
+    if flop_per_cell is None and bytes_per_cell is None:
+        return None
+    if flop_per_cell is None or bytes_per_cell is None:
+        raise CommandError("pass --flop-per-cell and --bytes-per-cell together, or neither")
+    return scaling.CellWork(flop_per_cell, bytes_per_cell)
+
+
+def _problem(rule: str, shape: str, dtype: str, boundary: str, as_json: bool) -> tuple[_Rules, stencils.Grid, dict[str, str]]:
+    """Return the rules, the grid, and the types of single fields that differ from the grid's default type."""
+    extents = _numbers("--shape", shape, "x")
+    default, dtypes = _types(dtype)
+    with for_a_document(as_json):
+        rules = _rules(rule)
+    _check_extents(rules[0], extents, shape)
+    return _Rules(rules), stencils.Grid(tuple(extents), default, _boundary(boundary)), dtypes
 
 
 def _numbers(option: str, text: str, between: str = ",") -> list[int]:
