@@ -52,7 +52,7 @@ def explain(
     """Explain what is wrong with the memory accesses of a program or a record file, most expensive first.
 
     A program is traced and its transactions are counted. On a GPU, each launch runs a second time for that, and is not counted if the
-    memory that it writes cannot be restored in between.
+    memory that it writes cannot be restored in between. For a script or a record file, `--kernel` selects the findings of one kernel.
     """
     if program.is_record:
         program.refuse_options(launch=launch, target=target, deterministic=deterministic, counts=counts)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memlane.cli import options as o
-from memlane.cli.command import runs_program
+from memlane.cli.command import runs_program_or_file
 from memlane.cli.failure import Failure, finished, passing_on
 from memlane.cli.later import later
 from memlane.cli.output import may_write
@@ -100,7 +100,7 @@ Rules = Annotated[
 Svg = Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Write the picture as SVG too.", rich_help_panel=o.RESULT)]
 
 
-@runs_program
+@runs_program_or_file
 def show(
     program: Program,
     place: Place,
