@@ -131,14 +131,15 @@ def show(
     found = _examples(trace, wanted, (op, array), asked, failure)
     drawing = pictures.drawing_of(trace, found[0], rules or own or _chip_of(trace))
     with passing_on(failure):
+        if picture is not None and failure is None:  # before anything is printed, which fails where a reader closed the pipe
+            with record.replacing(picture, force) as stream:
+                stream.write(pictures.to_svg(drawing).encode())
         display(pictures.render_drawing(drawing), width=WIDTH)
         for line in _others(trace, trace.sites[found[0].site]):
             typer.echo(line)
         if failure is not None:
             display(report.broken_off_note(failure.why), *([f"{svg} was not written."] if svg else []))
         elif picture is not None:
-            with record.replacing(picture, force) as stream:
-                stream.write(pictures.to_svg(drawing).encode())
             typer.echo(f"Wrote {svg}")
 
 
