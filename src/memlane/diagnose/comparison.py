@@ -11,141 +11,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from memlane.diagnose.changes import CERTAINTY, Change, Comparison, KernelChange, LineChange
 from memlane.diagnose.matching import match_lines
 from memlane.diagnose.side import Line, Side, SideKernel, read_side
 from memlane.diagnose.spread import Numbers, median_change
 from memlane.errors import CommandError
-from memlane.number_format import plural, rounded
 from memlane.record import Counts, Trace
 
 Subject = Trace | Counts | Sequence[Counts] | str | os.PathLike[str]
-
-CERTAINTY = 0.99
-"""Confidence level of the intervals."""
-
-
-@dataclass(frozen=True)
-class Change:
-    """One number before and after; None if unknown."""
-
-    before: float | None
-    after: float | None
-    low: float | None = None
-    high: float | None = None
-    """Upper bound of `after - before` at confidence `CERTAINTY`, with `low` below; None if noise was not estimated or there was too little
-    data."""
-    is_exact: bool = False
-    """Whether the numbers have no noise."""
-
-    @property
-    def difference(self) -> float | None:
-        return None if self.before is None or self.after is None else self.after - self.before
-
-    @property
-    def ratio(self) -> float | None:
-        """After divided by before; None if unknown."""
-        return None if self.after is None or not self.before else self.after / self.before
-
-    @property
-    def is_known(self) -> bool:
-        """Whether the numbers allow a decision between change and no change."""
-        return self.difference is not None and (self.is_exact or self.low is not None)
-
-    @property
-    def is_change(self) -> bool:
-        """Whether the difference exceeds noise."""
-        if self.difference is None:
-            return False
-        if self.is_exact:
-            return abs(self.difference) > 1e-9
-        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
-
-
-@dataclass(frozen=True)
-class LineChange:
-    """One operation of one source line on both sides."""
-
-    file: str
-    before: int
-    """Line number on the first side, 1-based."""
-    after: int
-    op: str
-    """Opcode with its modifiers on the second side."""
-    text: str
-    """The source line on the second side; empty if unknown."""
-    was: str
-    """The source line, or the opcode, on the first side if it differs; else empty."""
-    requests: Change
-    """Warp-level accesses per launch."""
-    sectors_per_request: Change
-    wavefronts_per_request: Change
-    cycles_p50: Change
-    """Latency in cycles: the median over the warps of each warp's median."""
-    cycles_per_warp: Change
-    """Total cycles of a warp in this access: the median over the warps."""
-
-    @property
-    def changes(self) -> dict[str, Change]:
-        return {name: getattr(self, name) for name in MEASURES}
-
-    @property
-    def is_change(self) -> bool:
-        """Whether any number changed by more than noise."""
-        return any(change.is_change for change in self.changes.values())
-
-
-MEASURES = ("requests", "sectors_per_request", "wavefronts_per_request", "cycles_p50", "cycles_per_warp")
-
-
-@dataclass(frozen=True)
-class KernelChange:
-    """One kernel on both sides."""
-
-    before: str
-    """Name on the first side, without parameters."""
-    after: str
-    lines: tuple[LineChange, ...]
-    only_before: tuple[Line, ...]
-    """Lines with accesses on the first side only."""
-    only_after: tuple[Line, ...]
-    cycles_of_life: Change
-    """Median lifetime of the warps in cycles, with probes, whose records may hide a gain."""
-    time_ns: Change
-    """Time of a launch without probes, if both sides measured it (`perturbation`). Modelled times have no noise; the noise of measured ones
-    is unknown here."""
-    launches: tuple[int, int]
-    notes: tuple[str, ...] = ()
-    """Differences between the two sides other than the code."""
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """The result of `compare`. `str()` summarises it in a few sentences."""
-
-    kernels: tuple[KernelChange, ...]
-    names: tuple[str, str]
-    """Names of the sides: paths, or `before` and `after`."""
-    not_compared: tuple[str, ...]
-    """Kernels that only one side has, with that side."""
-    notes: tuple[str, ...]
-
-    def __str__(self) -> str:
-        """Summarise the changes in a few sentences."""
-        return summary(self)
-
-    @property
-    def is_change(self) -> bool:
-        """Whether anything changed by more than noise."""
-        return any(
-            kernel.cycles_of_life.is_change
-            or kernel.time_ns.is_change
-            or kernel.only_before
-            or kernel.only_after
-            or any(line.is_change for line in kernel.lines)
-            for kernel in self.kernels
-        )
 
 
 def compare(a: Subject, b: Subject, kernels: Mapping[str, str] | None = None) -> Comparison:
@@ -257,12 +131,15 @@ def _kernel(one: SideKernel, other: SideKernel, first: Side, second: Side, timed
         only_before=tuple(matched.only_before),
         only_after=tuple(matched.only_after),
         cycles_of_life=_median_change(one.lives, other.lives, timed, is_exact),
-        time_ns=_without_probes(one, other, timed, first.modelled and second.modelled),
+        time_ns=_time_change(one.plain_ns, other.plain_ns, timed, first.modelled and second.modelled),
+        probed_ns=_time_change(one.probed_ns, other.probed_ns, timed, True),
         launches=(one.launches, other.launches),
         notes=tuple(notes),
     )
 
 
+_MOST = 3
+"""Maximum number of lines named in a note."""
 _STAGES = {"global": "straight into global memory", "shared": "into shared memory first"}
 
 
@@ -319,88 +196,9 @@ def _median_change(before: Numbers, after: Numbers, timed: bool, is_exact: bool)
     return Change(*found[:2], is_exact=True) if is_exact else Change(*found)
 
 
-def _without_probes(one: SideKernel, other: SideKernel, timed: bool, is_exact: bool) -> Change:
-    known = timed and one.plain_ns is not None and other.plain_ns is not None
-    return Change(one.plain_ns, other.plain_ns, is_exact=is_exact) if known else Change(None, None)
+def _time_change(before: float | None, after: float | None, timed: bool, is_exact: bool) -> Change:
+    return Change(before, after, is_exact=is_exact) if timed and before is not None and after is not None else Change(None, None)
 
 
 def _per(number: int | None, launches: int) -> float | None:
     return None if number is None or not launches else number / launches
-
-
-# -- in words ----------------------------------------------------------------------------------------------------------------------
-
-_WORDS = {
-    "requests": "accesses",
-    "sectors_per_request": "sectors per request",
-    "wavefronts_per_request": "wavefronts per request",
-    "cycles_p50": "median latency",
-    "cycles_per_warp": "cycles of a warp",
-}
-_MOST = 3
-"""Maximum number of lines named in a summary."""
-
-
-def summary(comparison: Comparison) -> str:
-    """Return what changed, in a few sentences."""
-    return " ".join(sentences(comparison))
-
-
-def sentences(comparison: Comparison) -> list[str]:
-    """Return what changed: a sentence per kernel, and one that names the kernels that were not compared."""
-    found = [_describe_kernel(kernel) for kernel in comparison.kernels]
-    if comparison.not_compared:
-        found.append(f"Not compared: {', '.join(comparison.not_compared)}.")
-    return found
-
-
-def _describe_kernel(kernel: KernelChange) -> str:
-    name = kernel.after if kernel.before == kernel.after else f"{kernel.before} -> {kernel.after}"
-    changed = sorted((line for line in kernel.lines if line.is_change), key=_weight, reverse=True)
-    parts = _describe_whole(kernel)
-    parts += [_describe_line(line) for line in changed[:_MOST]]
-    if len(changed) > _MOST:
-        parts.append(f"{plural(len(changed) - _MOST, 'more line')} changed")
-    parts += [f"line {line.line} ({line.op}) is gone" for line in kernel.only_before[:_MOST]]
-    parts += [f"line {line.line} ({line.op}) is new" for line in kernel.only_after[:_MOST]]
-    is_noisy = any(line.cycles_p50.difference is not None and not line.cycles_p50.is_exact for line in kernel.lines)
-    beyond = " beyond noise" if is_noisy else ""
-    if not parts:
-        return f"{name}: no change{beyond}."
-    still = sum(not line.is_change for line in kernel.lines)
-    rest = f"; no change{beyond} in {plural(still, 'other access')}" if still else ""
-    return f"{name}: {'; '.join(parts)}{rest}."
-
-
-def _describe_whole(kernel: KernelChange) -> list[str]:
-    """Describe the kernel as a whole: its time without probes if known, else the lifetime of its traced warps."""
-    time, life = kernel.time_ns, kernel.cycles_of_life
-    if time.before is not None and time.after is not None:
-        if abs(time.after - time.before) < 1e-9:
-            return []
-        in_us = Change(time.before / 1e3, time.after / 1e3)
-        return [f"a launch without probes takes {_from_to(in_us, ' us')}"]
-    return [f"a traced warp lives {_from_to(life, ' cycles')}"] if life.is_change else []
-
-
-def _describe_line(line: LineChange) -> str:
-    place = f"line {line.after}" if line.before == line.after else f"line {line.before} -> {line.after}"
-    told = [f"{_WORDS[name]} {_from_to(change)}" for name, change in line.changes.items() if change.is_change]
-    return f"{place} ({line.op}): {', '.join(told)}"
-
-
-def _from_to(change: Change, unit: str = "") -> str:
-    assert change.before is not None
-    assert change.after is not None
-    percent = None if change.ratio is None else 100 * (change.ratio - 1)
-    share = "" if percent is None else f" ({percent:+.1f} %)" if abs(percent) < 0.95 else f" ({percent:+.0f} %)"
-    return f"{rounded(change.before)} -> {rounded(change.after)}{unit}{share}"
-
-
-def _weight(line: LineChange) -> float:
-    """Return the importance of a change: cycles per warp if known, else transactions of all requests."""
-    cycles = line.cycles_per_warp.difference
-    if cycles is not None:
-        return abs(cycles)
-    moved = [line.sectors_per_request.difference, line.wavefronts_per_request.difference]
-    return sum(abs(one) for one in moved if one is not None) * (line.requests.after or 0)
