@@ -1,4 +1,4 @@
-"""Kernels that apply forms of instructions to arrays of operands, one tuple a thread."""
+"""Write kernels that apply forms of instructions to arrays of operands, one tuple per thread."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ THREADS = 128
 FORMS_PER_KERNEL = 24
 HEAD = ".version 9.0\n.target sm_90\n.address_size 64\n"
 _OWN = re.compile(r"@(?!!?x\d)")
-"""What begins the name of a register of the form: not a guard, which is an operand."""
+"""This pattern matches `@` before the name of one of the form's own registers: not before a guard that is an operand."""
 _FORM = re.compile(r"\bf(\d+)_")
 _REFUSAL = re.compile(r"^\S+:(\d+): (.*)$", re.MULTILINE)
 
@@ -91,7 +91,8 @@ def _entry(one: Application) -> list[str]:
 
 
 def _reads_operands(one: Application) -> bool:
-    """Whether some form reads memory that was written before the launch: behind the operands, the first two of each thread together."""
+    """Return whether some form reads memory that was written before the launch, where the first two operands of each thread follow the
+    operands."""
     return any("[next_operands]" in case.code for case in one.cases)
 
 

@@ -1,4 +1,4 @@
-"""Which memory instructions a kernel has, in PTX and as assembled."""
+"""Count the memory instructions of a kernel, in PTX and as assembled."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from memlane.ptx import Module
 
 GROUPS = ("global load", "global store", "global atomic", "shared")
 SPACES = ("global", "generic", "shared", "shared::cluster")
-"""Of the sites that are in a group."""
+"""Address spaces whose sites belong to a group."""
 
 _SECTION = re.compile(r"^\.text\.(\S+):$")
 _OPCODE = re.compile(r"^\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)")
@@ -38,7 +38,7 @@ _SASS_GROUPS = {
 _PTX_KINDS = {"load": "load", "store": "store", "atomic": "atomic", "reduction": "atomic", "copy": "load"}
 
 Instructions = dict[str, Counter[str]]
-"""By group: how many instructions of each opcode."""
+"""Number of instructions of each opcode, by group."""
 
 
 def group_of(space: str, kind: str) -> str:

@@ -61,12 +61,12 @@ SOURCES = ["benchmarks/bandwidth.py", "benchmarks/kernels/bandwidth.cu"]
 SOURCE = Path(__file__).parent / "kernels" / "bandwidth.cu"
 THREADS, WARPS = 1024, 32
 UNROLL = 8
-"""Accesses of a thread that stand in a row in the kernels: how many requests a warp makes is a multiple."""
+"""Consecutive accesses of a thread in the kernels; the number of requests of a warp is a multiple of it."""
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """Where the lanes of a request are, and the requests; the numbers of `stream` in the kernels, in words."""
+    """The addresses of the lanes of a request, and the number of requests: the parameters of `stream` in the kernels."""
 
     group: int
     apart: int
@@ -74,7 +74,7 @@ class Pattern:
     period: int = 0
     step: int = 0
     sectors: int = 4
-    """That a request touches."""
+    """Sectors that a request touches."""
 
 
 LINES = Pattern(group=32, apart=32, footprint=32)

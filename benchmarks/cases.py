@@ -1,4 +1,4 @@
-"""The PTX that applies a form of an instruction to operands, and what its results are."""
+"""Write the PTX that applies a form of an instruction to operands, and describe its results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Case:
 
     spelling: Spelling
     operands: tuple[str, ...]
-    """What each operand is: a scalar type, or a kind of `operands.EDGES`."""
+    """Kind of each operand: a scalar type, or a kind of `operands.EDGES`."""
     results: tuple[str, ...]
     """Types of the results."""
     code: str
@@ -74,7 +74,7 @@ SKIPPED = {
     "scopes, memory orders, cache operators and hints": "change no value that one thread alone sees",
     "`atom` and `red` on one address by many threads": "only where the order does not matter: integer `red` without `inc` and `dec`",
 }
-"""What the run leaves out, and why."""
+"""Forms that the run leaves out, with the reason."""
 
 _ROLES = {
     ("shl", "b"): "amount",
@@ -138,7 +138,7 @@ _PARTS = {
     "4": (("", "b0123", "b7722"), ("b32", "b6543", "b0000")),
     "2": (("", "h31", "h00"), ("h1", "h12", "")),
 }
-"""By the lanes of a video instruction: what its destination and its sources select."""
+"""Parts that the destination and the sources of a video instruction select, by its number of lanes."""
 
 
 def _selecting(spelling: Spelling) -> Iterator[Case]:

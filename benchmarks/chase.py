@@ -1,4 +1,4 @@
-"""Rings of addresses at each level of the memory, and launches of the chases in `kernels/chase.cu` over them."""
+"""Make rings of addresses at each level of the memory, and launches of the chases in `kernels/chase.cu` over them."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Level:
     rows: int
     row_bytes: int
     warm: int
-    """Loads before those that count, by one warp that walks alone."""
+    """Loads that one warp makes alone before the timed ones."""
     steps: int
-    """Loads that count, of one warp alone; a ring in DRAM is never walked twice."""
+    """Timed loads of one warp alone; a ring in DRAM is never walked twice."""
     flush: bool = False
-    """Whether the L2 is emptied before each walk."""
+    """True if the L2 is emptied before each walk."""
 
     @property
     def stride(self) -> int:
@@ -55,7 +55,7 @@ QUICK_LEVELS = (
 )
 
 FLUSH_BYTES = 512 << 20
-"""Cleared to empty the L2: many times its size."""
+"""Bytes that are cleared to empty the L2: many times its size."""
 
 
 class Chase:
@@ -79,8 +79,8 @@ class Chase:
     def launch(
         self, level: Level, ring: DeviceArray | None, position: int, *, steps: int = 0, warps: int = 1
     ) -> tuple[Launch, DeviceArray]:
-        """A walk over `ring` from `position` on: by one warp, all lanes together, after `level.warm` loads; or by many, each lane on its
-        own word, without. And the array that holds `TIMES_DTYPE` when it is over."""
+        """Return a walk over `ring` from `position` on, and the array that holds `TIMES_DTYPE` after it. One warp walks with all lanes
+        together, after `level.warm` loads; several warps walk with each lane on its own word, without such loads."""
         alone = warps == 1
         times = self.target.zeros((warps, 4), "u8")
         grid, block = (1, 32) if alone else (warps * 32 // BLOCK, BLOCK)

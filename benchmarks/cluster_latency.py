@@ -26,7 +26,7 @@ SOURCES = ["benchmarks/cluster_latency.py", "src/memlane/emulate/observe/account
 
 SHORT, LONG = 64, 320
 _SLOTS, _STEP = 64, 5
-"""Words of the chain, 8 bytes each; it goes from one to the fifth behind it."""
+"""Words of the chain, 8 bytes each, and the number of words that it moves forward per step."""
 
 KERNEL = """.version 8.0
 .target sm_90

@@ -1,4 +1,4 @@
-"""What it means that two results of an instruction are equal, and how far apart those of an approximate one may be.
+"""Define when two results of an instruction are equal, and how far apart those of an approximate one may be.
 
 Integers and IEEE operations: equal bits. Where PTX leaves the payload of a NaN open, any two NaNs are equal: results in f64, for which the
 manual names no canonical NaN as it does for f32, f16 and bf16, and `abs` and `neg`, of which it says that a NaN gives an unspecified NaN.
@@ -78,7 +78,7 @@ def has_open_payload(case: Case, kind: str) -> bool:
 
 
 def undefined(case: Case, operands: Sequence[Bits], count: int) -> tuple[Mask, str]:
-    """For which operands the manual does not say what the result is, and what is to be said of them.
+    """Return a mask of the operands for which the manual does not define the result, and the reason in words.
 
     The manual restricts positions and lengths of `bfe` and `bfi` to the values of eight bits. Beyond them its code takes their lower byte,
     which an H200 does for 32 bits: that is compared. For 64 bits it does not (positions beyond 255 give nothing): that is left out.
@@ -171,7 +171,7 @@ BOUNDS = {
     ("tanh", "bf16"): Bound(np.tanh, "absolute"),
     ("div", "f32"): Bound(np.divide, reach=2.0, lowest=2.0**-126, highest=2.0**126),
 }
-"""By opcode and type. Without a reach the error is only recorded."""
+"""Bounds by opcode and type; without a reach the error is only recorded."""
 
 
 def is_approximate(case: Case) -> bool:
@@ -224,8 +224,9 @@ def _subnormal_row(case: Case, kind: str, truth: Numbers, found: Numbers, promis
 
 
 def _within(bound: Bound, kind: str, size: Numbers, here: Numbers, there: Numbers) -> Mask:
-    """Where a zero on one road is no other result than a small number on the other: within an absolute error, or two steps of the smallest
-    numbers apart; and where an absolute error is promised for smaller operands only, so that any number is right."""
+    """Return a mask of the results that are acceptable although one road gives zero and the other does not. A zero may stand for a number
+    within an absolute error, or within two steps of the smallest numbers. Where the manual promises an absolute error for smaller operands
+    only, any number is acceptable."""
     _, fraction = FLOATS[kind]
     absolute = bound.unit == "absolute"
     near = bound.reach if absolute and bound.reach is not None else 2.0 * least_normal(kind) * 2.0**-fraction

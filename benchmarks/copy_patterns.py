@@ -1,4 +1,4 @@
-"""Patterns of addresses of `cp.async`: where each lane of a warp reads in global memory, and where it writes in shared memory."""
+"""Generate patterns of addresses of `cp.async`: where each lane of a warp reads in global memory, and where it writes in shared memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 ALL = 0xFFFFFFFF
 ROW_BYTES = 128
-"""Of shared memory, all banks; and a line of global memory."""
+"""Bytes of one row of all banks of shared memory, and of a line of global memory."""
 LANE = np.arange(32)
 
 Offsets = npt.NDArray[np.int64]
@@ -25,13 +25,13 @@ class CopyPattern:
     name: str
     shared: Places
     far: Places
-    """In global memory."""
+    """Places in global memory."""
     mask: int = ALL
     """The lanes that execute it."""
     reads: int = ALL
     """The lanes that read; the others fill what they copy with zeros."""
     parts: int = 0
-    """Of those, the lanes that read one byte less than they copy, and fill it with a zero."""
+    """Lanes, among those that read, that read one byte less than they copy and fill it with a zero."""
 
     def table(self, nbytes: int) -> npt.NDArray[np.uint32]:
         """Return uint32[3, 32]: offsets in shared and in global memory, and whether the lane reads."""

@@ -1,4 +1,4 @@
-"""Small kernels, good ones and bad ones, whose accesses are counted: what each is, how it is launched, and what it must compute.
+"""Describe small kernels, good and bad ones, whose accesses are counted: what each is, how it is launched, and what it must compute.
 
 The kernels lie in `kernels/*.cu`; each `corpus_*.py` registers those of one file.
 """
@@ -53,11 +53,11 @@ class Problem:
     arguments: tuple[Any, ...]
     """NumPy arrays, which are copied to the target, also behind tensor maps, and numbers."""
     results: Mapping[int, Array] = field(default_factory=dict)
-    """By position of an argument: what it must hold afterwards, bit for bit unless `close` says otherwise."""
+    """Contents that an argument must have afterwards, by its position: bit for bit unless `close` is given."""
     shared_bytes: int = 0
-    """Of dynamic shared memory."""
+    """Bytes of dynamic shared memory."""
     close: float = 0.0
-    """How far results may be off, as a share of the largest of them."""
+    """Largest acceptable error of the results, as a share of the largest of them."""
 
 
 @dataclass(frozen=True)
@@ -67,12 +67,12 @@ class Case:
     kernel: str
     """Its name in the source."""
     about: str
-    """What is good or bad in its accesses."""
+    """A description of what is good or bad in its accesses."""
     make: Callable[[int, np.random.Generator], Problem]
     """The problem for so many numbers."""
 
     def problem(self, quick: bool) -> Problem:
-        """The same one each time."""
+        """Return the problem of the kernel, which is the same in every call."""
         return self.make(QUICK_SIZE if quick else SIZE, np.random.default_rng(7))
 
 
@@ -81,7 +81,7 @@ class Group:
     """The kernels of one file."""
 
     name: str
-    """Of the file, without its ending."""
+    """Name of the file, without its suffix."""
     cases: tuple[Case, ...]
 
     def load(self, target: Target) -> Mapping[str, Kernel]:

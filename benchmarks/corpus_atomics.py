@@ -1,4 +1,4 @@
-"""The kernels of `kernels/atomics.cu`."""
+"""Describe the kernels of `kernels/atomics.cu`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernels of `kernels/blocks.cu`."""
+"""Describe the kernels of `kernels/blocks.cu`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernels of `kernels/copies.cu`."""
+"""Describe the kernels of `kernels/copies.cu`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Random = np.random.Generator
 
 
 def _line(out: Array, result: Array, *arguments: object, n: int) -> Problem:
-    """A thread for each of n elements; the first argument is the result."""
+    """Return a problem with one thread for each of n elements, whose first argument is the result."""
     return Problem(-(-n // BLOCK), BLOCK, (out, *arguments), {0: result})
 
 

@@ -1,4 +1,4 @@
-"""The kernels of `kernels/divergence.cu`."""
+"""Describe the kernels of `kernels/divergence.cu`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from corpus import Array, Case, Group, Problem
 TURNS = 8
 
 Lane = Callable[[Array, int], tuple[int | None, ...]]
-"""What a lane stores, by rows of the output; None where it stores nothing."""
+"""Function that returns what a lane stores in each row of the output; None where it stores nothing."""
 
 
 def _case(kernel: str, about: str, lane: Lane, block: int = 128) -> Case:

@@ -1,4 +1,4 @@
-"""The kernels of `kernels/hopper.cu`."""
+"""Describe the kernels of `kernels/hopper.cu`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def _whole(random: Random, *shape: int, dtype: str = "f4") -> np.ndarray:
 
 
 def _boxes(n: int, random: Random) -> Problem:
-    """The last boxes reach beyond the array, whose rows are 272 bytes."""
+    """Return a problem whose last boxes reach beyond the array, which has rows of 272 bytes."""
     a = _whole(random, 90, 68)
     return Problem((3, 3), 128, (Mapped(np.zeros_like(a), (32, 32)), Mapped(a, (32, 32))), {0: 2 * a})
 

@@ -1,4 +1,4 @@
-"""The kernels of `kernels/tiles.cu`."""
+"""Describe the kernels of `kernels/tiles.cu`."""
 
 from __future__ import annotations
 
@@ -77,7 +77,8 @@ def _asynchronous(n: int, random: np.random.Generator) -> Problem:
 
 
 def _matrices(n: int, random: np.random.Generator) -> Problem:
-    """Lane l has words l % 4 of rows l / 4: of four matrices, then of the first one transposed; two of them are stored again."""
+    """Return a problem in which lane l gets words l % 4 of rows l / 4 of four matrices, and of the first one transposed; two of the
+    matrices are stored again."""
     a = random.integers(0, 1 << 16, (n // BLOCK, BLOCK // 32, 4, 8, 8), dtype=np.uint16)
     words = a.view(np.uint32)  # block, warp, matrix, row, word
     lanes = words.reshape(*words.shape[:3], 32)

@@ -1,4 +1,4 @@
-"""The kernels of `kernels/today`, as they are written in Triton today.
+"""Describe the kernels of `kernels/today`, as they are written in Triton today.
 
 python benchmarks/corpus_today.py        compiles them again; needs Triton
 """
@@ -32,7 +32,7 @@ class TritonCase(Case):
     num_stages: int = 3
 
     def compiled(self) -> str:
-        """Its PTX, below a line that says what a launch must know. Raises MissingDependency without Triton."""
+        """Return the kernel's PTX, after a line with what a launch must know. Raises MissingDependency without Triton."""
         sys.path.insert(0, str(FOLDER))
         import triton_kernels
 
@@ -87,7 +87,7 @@ def _persistent(n: int, random: Random) -> Problem:
 
 
 def _fp8(random: Random, *shape: int) -> tuple[Array, Array]:
-    """Whole numbers as bytes of sign, 4 bits of exponent (bias 7) and 3 of fraction, and as floats."""
+    """Return whole numbers as bytes of sign, 4 bits of exponent (bias 7) and 3 of fraction, and the same numbers as floats."""
     codes = np.array([0, 0x38, 0x40, 0x44, 0x48, 0xB8, 0xC0, 0xC4, 0xC8], np.uint8)
     values = np.array([0, 1, 2, 3, 4, -1, -2, -3, -4], np.float32)
     chosen = random.integers(0, len(codes), shape)

@@ -1,4 +1,4 @@
-"""The kernels of `kernels/ways.cu`."""
+"""Describe the kernels of `kernels/ways.cu`."""
 
 from __future__ import annotations
 

@@ -33,12 +33,12 @@ FILES: dict[str, tuple[Any, int, int]] = {
     "sgemm_2": (np.float32, 256, 0),
     "sgemm_sm80": (np.float16, 128, 98304),
 }
-"""Of each file the type of the elements, and the threads and dynamic shared memory of a block."""
+"""Type of the elements, and threads and dynamic shared memory of a block, by file."""
 ROWS, COLUMNS, DEPTH = 256, 128, 64
 TILE = 128
 MOST_S = 2.0
 MOST_ERROR = {np.float32: 1e-5, np.float16: 2e-3}
-"""Over the largest element of the product."""
+"""Largest acceptable error over the largest element of the product, by type."""
 
 
 def compiled(path: Path, clone: Path) -> tuple[Module, float, float]:
@@ -62,7 +62,7 @@ def compiled(path: Path, clone: Path) -> tuple[Module, float, float]:
 
 
 def greatest_error(on: Target, module: Module, kernel: Function, name: str) -> float:
-    """Of one product, over its largest element."""
+    """Return the largest error of one product over its largest element."""
     dtype, threads, shared_bytes = FILES[name]
     random = np.random.default_rng(0)
     a, b = (random.standard_normal((side, DEPTH)).astype(dtype) for side in (ROWS, COLUMNS))

@@ -109,14 +109,14 @@ TABLES: dict[str, tuple[str, Callable[[Document], str]]] = {
     "stencil-overlap": ("emulator-m2050/lab_stencil", docs_labs.stencil_overlap),
     "shift-gtx680": ("emulator-gtx680-8byte/shift", docs_labs.shift_published),
 }
-"""By the name in the marker: the result file below `benchmarks/results`, and what makes the table of it."""
+"""Result file below `benchmarks/results` and the function that makes the table, by the name in the marker."""
 
 
 # -- pages ---------------------------------------------------------------------------------------------------------------------
 
 
 def content(name: str, results: Path = RESULTS) -> str:
-    """What stands between the markers of a table."""
+    """Return the text that belongs between the markers of a table."""
     source, make = TABLES[name]
     path = results / f"{source}.json"
     if not path.exists():
@@ -126,7 +126,7 @@ def content(name: str, results: Path = RESULTS) -> str:
 
 
 def _shown(document: Document, make: Callable[[Document], str]) -> list[ResultRow]:
-    """Rows whose misses belong below a table: those that it shows, and those that no table can show because they have no value."""
+    """Return the rows whose misses belong below a table: those that it shows, and those that have no value."""
     shown = make(document)
     return [row for row in document["rows"] if f"| {row['case']} |" in shown or row["metric"] == "not measured"]
 
@@ -146,7 +146,7 @@ WHOLE: dict[str, Callable[[], str]] = {support.PAGE: support.page}
 
 
 def written() -> Iterator[tuple[Path, str]]:
-    """Every page that this script writes, with the text that it should have."""
+    """Yield every page that this script writes, with the text that it should have."""
     for path in pages():
         yield path, rewritten(path.read_text(encoding="utf-8"))
     for name, make in WHOLE.items():
@@ -156,7 +156,7 @@ def written() -> Iterator[tuple[Path, str]]:
 FIGURES: dict[str, tuple[str, Callable[[Document], dict[str, Figure]]]] = {
     "scaling": ("h200/stencil_scaling", docs_labs.stencil_figures),
 }
-"""By folder below `docs/figures`: the result file, and what makes the figures of it."""
+"""Result file and the function that makes the figures, by folder below `docs/figures`."""
 
 
 def draw_figures() -> None:

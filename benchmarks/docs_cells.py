@@ -1,4 +1,4 @@
-"""Cells, verdicts and Markdown tables: what all tables of the documentation are made of."""
+"""Format cells, verdicts and Markdown tables for all tables of the documentation."""
 
 from __future__ import annotations
 

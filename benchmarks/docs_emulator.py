@@ -1,11 +1,11 @@
-"""Tables of the emulator and of layouts."""
+"""Make the tables about the emulator and about layouts."""
 
 from __future__ import annotations
 
 from docs_cells import Document, cell, number, table, verdict
 
 _PEER = "thread-instructions of the PTX over the time of "
-"""How the metric of a row begins that tells of another way to run a kernel."""
+"""Beginning of the metric of a row that describes another way to run a kernel."""
 
 
 def emulator(document: Document) -> str:
@@ -40,7 +40,7 @@ _REFUSED = "files that do not: "
 
 
 def loading(document: Document) -> str:
-    """What loads of each public repository, and why the rest does not."""
+    """Return a line for each public repository: how many of its files load, and why the others do not."""
     rows = {(row["case"], row["metric"]): row for row in document["rows"]}
     cases = dict.fromkeys(case for case, _ in rows)
     reasons = list(dict.fromkeys(m.removeprefix(_REFUSED) for _, m in rows if m.startswith(_REFUSED)))
@@ -55,7 +55,7 @@ def loading(document: Document) -> str:
 
 
 def cute(document: Document) -> str:
-    """How long CuTe's tutorials take to compile, and whether their products are right."""
+    """Return a line for each of CuTe's tutorials: how long it takes to compile, and whether its products are right."""
     rows = [row for row in document["rows"] if row["case"] != "cutlass"]
     return table(
         ["file of CuTe's tutorial", "", "value", "reach", ""],
@@ -68,7 +68,7 @@ _UNDER = "wavefronts of the searched layout, worst"
 
 
 def layouts(document: Document) -> str:
-    """Mean and worst of each pattern under each layout."""
+    """Return a line for each pattern: mean and worst under each layout."""
     rows = [row for row in document["rows"] if row["metric"] == _UNDER]
     names = [key.removesuffix(", mean") for key in rows[0]["peer"] if key.endswith(", mean")]
     lines = []
@@ -109,6 +109,6 @@ def relayout(document: Document) -> str:
 
 
 def _pair(peer: dict[str, float], name: str) -> str:
-    """`10 → 24`, or 10 where it stayed; a dash where it is not known."""
+    """Return a change as `10 → 24`, or 10 if there is none; a dash if it is not known."""
     ends = [peer.get(f"{name}, {when}") for when in ("before", "after")]
     return "-" if None in ends else " → ".join(dict.fromkeys(map(cell, ends)))

@@ -1,4 +1,4 @@
-"""The tables of docs/findings.md."""
+"""Make the tables of docs/findings.md."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHOWN = 2
 
 
 def totals(document: Document) -> str:
-    """What holds for all kernels together."""
+    """Return the totals over all planted and all clean kernels."""
     rows = [row for row in document["rows"] if row["case"] in ("planted", "clean")]
     return table(
         ["", "value", "reach", ""], [[row["metric"], number(row["value"], row["unit"]), verdict(row), row["note"]] for row in rows]
@@ -34,8 +34,8 @@ def kernels(document: Document) -> str:
 
 
 def public(document: Document) -> str:
-    """Kernels of others: the label that a reader gave, what was said first, and who was right where they differed at the first run. The
-    last line counts the labels that were wrong as they should have been."""
+    """Return a line for each kernel of others: the label that a reader gave, the first findings, and who was right where they differed at
+    the first run. The last line counts the labels that were wrong as they should have been."""
     lines, sums, right = [], [], []
     for row in document["rows"]:
         if row["metric"] == SHARE:
@@ -70,6 +70,6 @@ def _agrees(row: Mapping[str, Any], found: str) -> str:
 
 
 def _short(found: str) -> str:
-    """What was found, but of many findings the first."""
+    """Return the first findings, and the number of the others."""
     said = found.split("; ")
     return "; ".join(said[:SHOWN]) + (f"; {len(said) - SHOWN} more" if len(said) > SHOWN else "")

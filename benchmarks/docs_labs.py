@@ -1,4 +1,4 @@
-"""Tables of the labs."""
+"""Make the tables about the labs."""
 
 from __future__ import annotations
 

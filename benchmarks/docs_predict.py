@@ -1,4 +1,4 @@
-"""The tables of docs/prediction.md."""
+"""Make the tables of docs/prediction.md."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SHOWN = 12
 
 
 def totals(document: Document) -> str:
-    """What holds for all families that are set aside, and for those that are tuned."""
+    """Return the totals over all families set aside, and over the tuned families."""
     rows = [row for row in document["rows"] if row["case"] in ("families set aside", "families tuned")]
     aside = [row for row in rows if row["case"] == "families set aside"]
     tuned = {row["metric"]: number(row["value"], row["unit"]) for row in rows if row["case"] == "families tuned"}
@@ -20,7 +20,7 @@ def totals(document: Document) -> str:
 
 
 def cost(document: Document) -> str:
-    """What predictions cost."""
+    """Return a line for each measured cost of a prediction."""
     rows = [row for row in document["rows"] if row["case"].startswith("cost, ")]
     return table(
         ["", "", "value", "reach"], [[row["case"][6:], row["metric"], number(row["value"], row["unit"]), verdict(row)] for row in rows]
@@ -60,7 +60,7 @@ def farthest(document: Document) -> str:
 
 
 def plans(document: Document) -> str:
-    """Plans whose kernels are predicted too, beside what was measured of them."""
+    """Return a line for each plan whose kernels are predicted too, next to the measured times."""
     lines = []
     for row in document["rows"]:
         peer = row["peer"]

@@ -1,4 +1,4 @@
-"""Tables of the reduction ladder."""
+"""Make the tables about the reduction ladder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PROFILED = {
     "2": "604,485 instructions of warps and 97,319 warps serialised in 3,277 blocks: 184.5 and 29.7 of a block",
     "3": "385,507 instructions in 3,277 blocks: 117.6 of a block; none serialised",
 }
-"""What the course's pages of a profiler say, by step. They have no page for the others."""
+"""Numbers from the course's pages of a profiler, by step; the other steps have no page."""
 
 
 def _of(document: Document, metric: str) -> list[ResultRow]:

@@ -1,4 +1,4 @@
-"""Tables of what traces, counts and probes were measured to be worth."""
+"""Make the tables about the measured accuracy of traces, counts and probes."""
 
 from __future__ import annotations
 

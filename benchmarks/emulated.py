@@ -1,4 +1,4 @@
-"""Which instructions of a kernel the emulator has semantics for, without compiling it to machine code."""
+"""Find the instructions of a kernel for which the emulator has semantics, without compiling it to machine code."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def refusals(module: Module, function: Function, where: Chip | None = None) -> d
 
 
 def _leave_results(k: Lowering, instruction: Instruction) -> None:
-    """Zeros in the registers that would have been written: later instructions read them."""
+    """Write zeros to the registers that the instruction would have written, because later instructions read them."""
     for name in values_written(instruction):
         bits = k.registers.bits[name]
         k.set_register(name, constant(I32 if bits == 1 else vector(INTEGERS[bits]), 0))
@@ -63,5 +63,5 @@ def _leave_results(k: Lowering, instruction: Instruction) -> None:
 
 @cache
 def _any_chip() -> Chip:
-    """Which one does not matter: only counts and clock depend on the chip."""
+    """Return a chip; any will do, because only counts and clock depend on it."""
     return load("h200")

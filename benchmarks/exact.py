@@ -1,4 +1,4 @@
-"""Floating-point numbers as exact fractions, and rounded from them by the definition of the formats.
+"""Handle floating-point numbers as exact fractions, and round them by the definition of the formats.
 
 Nothing of the emulator is used here: this is the independent road of `oracle` and of the tests of arithmetic.
 """
@@ -41,7 +41,7 @@ class Binary:
 
     @property
     def nothing(self) -> int:
-        """The one NaN that PTX instructions give, of formats where they give one: all bits set but the sign."""
+        """Return the bits of the NaN that PTX instructions give, for formats with only one: all bits set except the sign."""
         return self.sign - 1
 
     @property
@@ -62,7 +62,7 @@ class Binary:
         return bits & self.sign if self.is_subnormal(bits) else bits
 
     def value(self, bits: int) -> Fraction:
-        """The number that finite `bits` stand for."""
+        """Return the number that finite `bits` stand for."""
         field, rest = (bits & ~self.sign) >> self.mantissa, bits & ((1 << self.mantissa) - 1)
         if field:
             rest += 1 << self.mantissa
@@ -109,8 +109,8 @@ def negative(form: Binary, bits: int) -> bool:
 
 
 def exact_sum(form: Binary, terms: list[Fraction], zero_signs: list[bool], direction: str) -> int:
-    """The sum of numbers, of which `zero_signs` tells the signs: a sum of zero is -0 if all are negative zeros, or rounded down and not all
-    are positive zeros."""
+    """Return the sum of numbers, where `zero_signs` holds the signs of the terms. A sum of zero is -0 if all terms are negative zeros, or
+    if it is rounded down and not all terms are positive zeros."""
     total = sum(terms, Fraction(0))
     if total:
         return form.round(total, direction)

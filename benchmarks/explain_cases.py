@@ -1,5 +1,5 @@
-"""The kernels that `memlane explain` is judged by: planted inefficiencies, each with the finding and the line that are to come first, and
-clean ones. `kernels/explain/<file>.cu` holds their text; a planted line ends in `// planted`.
+"""Define the kernels by which `memlane explain` is judged: planted inefficiencies, each with the finding and the line that must come first,
+and clean kernels. `kernels/explain/<file>.cu` holds their text; a planted line ends in `// planted`.
 
 What is to be found was decided when the kernels were written. Those with `frozen` were written, and this table of them, before the first
 rule that they judge; none of them is to be changed for a rule's sake.
@@ -27,7 +27,7 @@ class Case:
     """One launch of one kernel."""
 
     file: str
-    """Without its ending."""
+    """Name of the file, without its suffix."""
     kernel: str
     grid: tuple[int, ...]
     block: tuple[int, ...]
@@ -74,7 +74,7 @@ def whole(target: Target, limit: int, *shape: int) -> object:
 
 
 THREADS = 264 * 256
-"""Of most launches: two blocks of 256 for each multiprocessor of an H200."""
+"""Threads of most launches: two blocks of 256 for each multiprocessor of an H200."""
 
 
 def _flat(size_in: int = THREADS, size_out: int = THREADS, *more: object) -> Arguments:

@@ -1,4 +1,4 @@
-"""What `memlane explain` says of kernels that others wrote, beside labels that a reader gave before the tool had seen one of them.
+"""Compare the findings of `memlane explain` in kernels of others with the labels that a reader gave before the tool saw any of them.
 
 The kernels are NVIDIA's samples, Rodinia's, llm.c's and those of Triton's tutorials; as a second set, those of PolyBench-ACC, SHOC and a
 textbook; and as a third, a series of matrix products, Parboil's, those of two more textbooks, and two of Liger. Their files are not part of
@@ -68,14 +68,16 @@ def explained(case: Public, folder: Path, target: Target) -> Findings:
 
 @contextmanager
 def _one_at_a_time() -> Iterator[None]:
-    """Processes of several cases compile at a time; only one of them uses the device, because accesses are timed."""
+    """Hold a lock inside the `with` block. Processes of several cases compile at the same time, but only one uses the device, because
+    accesses are timed."""
     with (Path(tempfile.gettempdir()) / "memlane-explain-public.lock").open("w") as file:
         flock(file, LOCK_EX)
         yield
 
 
 def judged(case: Public, found: Findings) -> Row:
-    """Whether the label names the first finding; what was found by rank, and which rank the label's likeliest finding has, 0 for none."""
+    """Return the row of one case: whether the label names the first finding. Its peers are the number of findings and the rank of the
+    label's likeliest finding, 0 for none."""
     label = labels()[case.name]
     rules = [one.rule for one in found] or [NOTHING]
     said = "; ".join(f"{one.rule} at line {one.line} ({one.cost_cycles:.3g} warp cycles)" for one in found) or "nothing found"
@@ -88,7 +90,8 @@ def judged(case: Public, found: Findings) -> Row:
 
 
 def totals(rows: Sequence[Row]) -> list[Row]:
-    """Over each later set, those that are held out of the first, those for which rules may have been changed, and all."""
+    """Return the rows over each later set, over the kernels held out of the first set, over those for which rules may have been changed,
+    and over all."""
     run = [row for row in rows if row.value is not None]
     parts = {
         **{name: [row for row in run if set_of(row.case) == name] for name in LATER_SETS},
@@ -107,7 +110,7 @@ def totals(rows: Sequence[Row]) -> list[Row]:
 
 
 def _first_run(name: str, run: Sequence[Row]) -> list[Row]:
-    """What was written down of a later set, once all of it has run: it is not measured again."""
+    """Return the row that was recorded at the first run of a later set, once all of the set has run; that run is not measured again."""
     first = FIRST_RUNS[name]
     if len(run) < first.kernels:
         return []

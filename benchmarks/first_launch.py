@@ -1,4 +1,4 @@
-"""Kernels as long as one likes, with branches and memory accesses mixed in, and how long the first launch of one takes.
+"""Time the first launch of kernels of any length, with branches and memory accesses mixed in.
 
     python benchmarks/first_launch.py 300 emulator:h200
 

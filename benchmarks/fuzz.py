@@ -58,7 +58,7 @@ QUICK = 200
 
 
 def run_reader(name: str, options: argparse.Namespace) -> list[Row]:
-    """Two rows: in how many ways inputs failed, and how many inputs there were."""
+    """Return two rows: the number of ways in which inputs failed, and the number of inputs."""
     reach = FEWER.get(name, INPUTS)
     count = QUICK if options.quick else min(reach, options.number or reach)
     began = time.monotonic()

@@ -1,4 +1,4 @@
-"""Reads `tests/cases/instructions/*.txt`: single instructions with values worked out by hand.
+"""Read `tests/cases/instructions/*.txt`: single instructions with values worked out by hand.
 
 One case a line, in the form
 
@@ -127,7 +127,7 @@ class Handmade(Application):
         return [np.repeat(np.array(column, np.uint64), THREADS) for column in columns]
 
     def wrong(self, found: list[list[Bits]]) -> Iterator[tuple[Line, tuple[int, ...]]]:
-        """The lines whose results are others, and those."""
+        """Yield the lines whose results are wrong, with these results."""
         for case, columns in zip(self.cases, found, strict=True):
             for number, line in enumerate(self.lines):
                 if line.case == case:
@@ -137,7 +137,7 @@ class Handmade(Application):
 
 
 def kernels(chosen: tuple[Line, ...]) -> Iterator[Handmade]:
-    """Kernels for these lines."""
+    """Yield the kernels for these lines."""
     by_kinds: dict[tuple[str, ...], dict[str, list[Line]]] = {}
     for line in chosen:
         by_kinds.setdefault(line.case.operands, {}).setdefault(line.case.name, []).append(line)

@@ -1,4 +1,4 @@
-"""What every benchmark shares: rows with a prediction, the file they go to, medians of interleaved rounds.
+"""Provide the parts that all benchmarks share: rows with a prediction, the file for them, medians of interleaved rounds.
 
 A benchmark is one script with one command. It declares `SOURCES`, the paths whose code it measures, and calls `write`. The results are
 committed; `make stale` names those that are older than their sources, and the tests check each file against the schema.

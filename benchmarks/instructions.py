@@ -1,4 +1,4 @@
-"""The forms of instructions, spelled out from the instruction table.
+"""List the forms of instructions, spelled out from the instruction table.
 
 A *form* is a row of the table with its slots filled: `add.sat.s32`. Not every word that a row allows is legal beside every other; `_legal`
 has the rules of the manual that the notation cannot say. Words that change no value (scopes, cache operators, hints) are left out where the
@@ -45,7 +45,7 @@ GROUPS = {
         "warp-level-matrix-instructions-movmatrix",
     ),
 }
-"""What is run together: beginnings of the manual's sections."""
+"""Beginnings of the manual's sections that are run together."""
 
 IMMATERIAL = frozenset({"scope", "sem", "cop", "eviction", "l2eviction", "prefetch", "L2::cache_hint", "weak", "cta", "first", "second"})
 """Slots and words that change no value that one thread alone can see."""
@@ -61,7 +61,7 @@ class Spelling:
 
     @property
     def group(self) -> str:
-        """The key of `GROUPS`, empty for none."""
+        """Return the key of `GROUPS` for the form; empty if there is none."""
         return next((name for name, heads in GROUPS.items() if any(_begins(self.row.manual, head) for head in heads)), "")
 
     def has(self, word: str) -> bool:
@@ -137,7 +137,8 @@ def _sampled(row: TableRow, slots: Mapping[str, str]) -> bool:
 
 
 def _sampled_video(row: TableRow, slots: Mapping[str, str]) -> bool:
-    """Of all types together, all signed and all unsigned, and two mixtures; a second operation, and relations, with some of them."""
+    """Return whether a video instruction with these types is tried: all types equal, or one of two mixtures. A second operation, and
+    comparisons other than `lt`, are tried with some of them."""
     kinds = [slots[name] for name in ("dtype", "atype", "btype") if name in slots]
     uniform = len(set(kinds)) == 1
     if "second" in slots or slots.get("cmp", "lt") != "lt":

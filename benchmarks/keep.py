@@ -18,7 +18,7 @@ from harness import RESULTS, ROOT, problems
 
 
 def keep(result: Path, results: Path, tables: Sequence[str] = ()) -> Path:
-    """Where the result is kept below `results`. SystemExit if it does not fit the schema, or a table is not there."""
+    """Store the result below `results`, and return the path. SystemExit if it does not fit the schema, or a table is not there."""
     document = json.loads(result.read_text(encoding="utf-8"))
     if found := problems(document):
         raise SystemExit(f"{result}: {'; '.join(found)}")

@@ -40,7 +40,7 @@ SOURCES = [
 ]
 TURNS = 32
 LINE_BYTES = 512
-"""What the warp touches of global memory in a turn, 16 bytes a lane."""
+"""Bytes of global memory that the warp touches per iteration, 16 per lane."""
 
 PTX = f"""
 .version 8.0
@@ -87,7 +87,8 @@ TURN:
 
 
 def medians(made: Trace) -> Mapping[str, float]:
-    """By operation: the median of the cycles of its first site; and `copy to wait`, from the issue of a copy to the end of its wait."""
+    """Return the median cycles of the first site of each operation, and as `copy to wait` those from the issue of a copy to the end of its
+    wait."""
     rows = made.table.to_pylist()
     first: dict[str, int] = {}
     for site in made.sites:
@@ -113,7 +114,7 @@ def measured(where: Target, stores: str) -> Mapping[str, float]:
 
 
 def rows_of(found: Mapping[str, Mapping[str, float]]) -> list[Row]:
-    """By what stores were timed until."""
+    """Return the rows for the medians, which are given by the event until which stores were timed."""
     issued, block, device = (found[stores] for stores in ("issued", "block", "device"))
     past_l1 = issued["ld.relaxed.gpu.global.u32"]
     vectors, fresh = issued["ld.shared.v4.u32"], issued["ld.global.v4.u32"]

@@ -1,4 +1,4 @@
-"""What a launch from Python costs before the GPU begins, without an observer.
+"""Measure the host's time for a launch from Python before the GPU begins, without an observer.
 
 Host: the processor's time of one call, over 2,000 calls of an empty kernel whose queue is never full, beside the driver's own call through
 `cuda.bindings` and through ctypes with all arguments ready. Python's share is ours minus that of ctypes. `kernel[grid, block](...)` is what
@@ -47,7 +47,8 @@ CALLS, ROUNDS = 2000, 9
 
 
 def host_us(gpu: Device, call: Callable[[], object]) -> float:
-    """The median over some rounds of one call, the queue being emptied before each round and after every hundred calls."""
+    """Return the median over some rounds of the host's time for one call. The queue is emptied before each round and after every hundred
+    calls."""
     found = []
     for _ in range(ROUNDS):
         took = 0.0

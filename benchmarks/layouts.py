@@ -1,4 +1,5 @@
-"""What patterns of accesses cost under layouts of a 32x32 tile of shared memory, and what the search finds: by the H200's rules, on a CPU.
+"""Count what patterns of accesses cost under layouts of a 32x32 tile of shared memory, and what the search finds: by the H200's rules, on a
+CPU.
 
 Prediction, written before the first run. Padding and the XOR of row and column each have a diagonal of 32 wavefronts. RAS takes 3.53 in the
 mean for columns and diagonals, the mean of the fullest of 32 banks that 32 lanes choose, and 3.44 for random elements, among which equal
@@ -41,13 +42,13 @@ PUBLISHED = {
     ("rap", "diagonal"): 3.61,
 }
 WITHIN = 0.02
-"""How near to a published mean ours is to be: two or three of its standard errors, and the last digit of theirs."""
+"""Largest acceptable difference from a published mean: two or three of its standard errors, plus its last digit."""
 
 Counted = dict[tuple[str, str], Wavefronts]
 
 
 def counted(draws: int) -> Counted:
-    """By layout and pattern."""
+    """Return the mean and worst counts by layout and pattern."""
     chip, found = load("h200"), {}
     for name in LAYOUTS:
         spec = read_spec(name)

@@ -55,12 +55,12 @@ REASONS = {
 OTHER = "another reason"
 _NAMED = re.compile(r"name its directory with -I (\S+) \(include=\['")
 _MOST_DIRECTORIES = 5
-"""That are added because a message names them."""
+"""Largest number of directories that are added because a message names them."""
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """What came of one file."""
+    """The outcome of loading one file."""
 
     reason: str = ""
     """Why it does not load; empty if it does."""
@@ -98,13 +98,13 @@ def _run(path: Path, include: list[Path]) -> Loaded:
 
 
 def folders(clone: Path, path: Path) -> list[Path]:
-    """Where headers are looked for first: `Common`, the file's folder, and folders of headers in it or beside it."""
+    """Return the folders that are searched for headers first: `Common`, the file's folder, and folders of headers in it or next to it."""
     own = [path.parent, *(path.parent / name for name in ("inc", "include", "../inc", "../include"))]
     return [folder for folder in (clone / "Common", *own) if folder.is_dir()]
 
 
 def loaded(clone: Path, path: Path, limit_s: float, include: Sequence[Path] = ()) -> Loaded:
-    """As `load`, in a process of its own that may take `limit_s` seconds; headers are looked for in `include` last."""
+    """Load a file like `load`, in a process of its own that may take `limit_s` seconds; headers are searched in `include` last."""
     with multiprocessing.get_context("fork").Pool(1) as pool:
         try:
             return pool.apply_async(load, (path, [*folders(clone, path), *include])).get(limit_s)

@@ -1,5 +1,6 @@
-"""Runs tests over and over in processes that are forked from one which has imported what no mutant changes: `benchmarks/mutants.py` starts
-it in its copy of the project and writes a request a line; each is answered by a line.
+"""Run tests in processes that are forked from one which has imported everything that no mutant changes.
+
+`benchmarks/mutants.py` starts this program in its copy of the project and writes one request per line; each gets one line as its answer:
 
     {"tests": {node: seconds, ...}}                   ->   {"ended": "killed", "by": node, "seconds": 1.7}; `forked` says what else
     {"cover": [file, ...], "modules": [file, ...]}    ->   which lines of the modules each test executes, and how long it takes
@@ -28,9 +29,10 @@ from typing import Any
 import pytest
 
 LEAST_S, SLOWER, IMPORT_S = 30.0, 10.0, 120.0
-"""What a test may take at least, and of the time that it takes without a mutant; what may pass before the first test begins."""
+"""Least limit of a test's time in seconds, the limit as a multiple of the time without a mutant, and the seconds that may pass before the
+first test begins."""
 MOST_BYTES = 4 << 30
-"""What the process of a mutant may hold: more is taken for a mutant that never ends."""
+"""Largest memory of the process of a mutant; one that needs more counts as one that never ends."""
 PYTEST = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:faulthandler", "-m", "not gpu and not slow", "--no-header"]
 PYTEST += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
 
@@ -119,7 +121,7 @@ def main() -> None:
 
 
 def import_what_stays() -> None:
-    """Libraries of others that the tests need. Nothing of memlane, which the forked process imports with its mutant."""
+    """Import other projects' libraries that the tests need. The forked process imports memlane itself, with its mutant."""
     for name in ("numpy", "llvmlite.binding", "pyarrow", "pyarrow.parquet", "rich.console", "typer", "jinja2", "cuda.core"):
         try:
             __import__(name)
@@ -168,8 +170,8 @@ def cover(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def forked(work: Any, seconds: float) -> str:
-    """How a process that does something ends: `passed`, `killed` (a test failed), `broken` (no test could be run), `hung`, `large`. It has
-    so many seconds until it asks for more."""
+    """Run `work` in a forked process and return how it ends: `passed`, `killed` (a test failed), `broken` (no test could be run), `hung`,
+    `large`. It may take `seconds`, unless it sets a later deadline."""
     DEADLINE.set(seconds)
     child = os.fork()
     if child == 0:

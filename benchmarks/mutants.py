@@ -67,7 +67,7 @@ AREAS = {
     "count": ("src/memlane/emulate/count",),
     "cost": ("src/memlane/diagnose/cost.py",),
 }
-"""What is changed: files and folders."""
+"""Files and folders that are changed, by area."""
 TESTS = {
     "src/memlane/sass": ("tests/sass", "tests/audit", "tests/instrument"),
     "src/memlane/audit": ("tests/audit", "tests/instrument"),
@@ -77,9 +77,9 @@ TESTS = {
     "src/memlane/emulate": ("tests/emulate",),
     "src/memlane/diagnose": ("tests/diagnose",),
 }
-"""By folder or file: where the tests are looked for that execute it. The longest that fits is taken; else `tests/<the same folder>`."""
+"""Folder of the tests that may execute a file, by folder or file. The longest match is used, else `tests/<the same folder>`."""
 GENERATES = "src/memlane/emulate/"
-"""What generates code that is kept for a process."""
+"""Folder of the code that generates machine code, which a process caches."""
 NUMBER, SEED, REACH = 300, 7, 90.0
 STATE = ROOT / ".mutants"
 TREE = STATE / "tree"
@@ -173,7 +173,7 @@ class Runner:
         self._kept = STATE / "found.jsonl"
         self._written = 0
         self._lines: dict[str, dict[str, Any]] = {}
-        """By file of tests, of each test: which lines it executes and how long it takes."""
+        """Lines that each test executes and its time, by file of tests."""
         command = [sys.executable, str(ROOT / "benchmarks" / "mutant_server.py")]
         self._server = subprocess.Popen(command, cwd=TREE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 

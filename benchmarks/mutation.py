@@ -1,4 +1,4 @@
-"""Small wrong changes of Python source, to see whether the tests notice them: which there are in a file, and the text of each."""
+"""Find small wrong changes of Python source that the tests should notice, and write the text of each."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class Mutant:
     """One wrong change of one file."""
 
     path: str
-    """Of the file, from the root of the project."""
+    """Path of the file, from the root of the project."""
     line: int
     """The first line that it changes."""
     statement: range
     """The lines of the statement, or of the head of a compound statement, that it changes: what is executed with it."""
     is_global: bool
-    """Whether that is executed when the module is imported."""
+    """True if the statement is executed when the module is imported."""
     start: int
     """The first byte of the file that it replaces."""
     end: int
@@ -198,8 +198,8 @@ def _inside(root: ast.AST, statement: ast.stmt) -> Iterator[ast.expr]:
 
 
 def _series(statement: ast.stmt) -> set[ast.expr]:
-    """The tuples of a statement that are gone through, or asked for a member, so that one without a member is still one. Others are
-    records, whose number of fields is fixed."""
+    """Return the tuples of a statement that are iterated over or searched, so that one without a member is still a valid tuple. Other
+    tuples are records with a fixed number of fields."""
     found: set[ast.expr] = set()
     if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
         found.add(statement.value)

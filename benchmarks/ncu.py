@@ -1,4 +1,4 @@
-"""Nsight Compute: run a program under it once, and read what it says of each launch and of each of their instructions."""
+"""Run a program once under Nsight Compute, and read its results for each launch and each instruction."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ class Counted:
     offset: int
     """Bytes from the first instruction of its kernel."""
     opcode: str
-    """With modifiers: `LDG.E.64`."""
+    """Opcode with its modifiers, such as `LDG.E.64`."""
     metrics: dict[str, float]
-    """By name, as in `LABELS`; those that the profiler's table has."""
+    """Values by name, as in `LABELS`; only those in the profiler's table."""
     text: str = ""
-    """As it is disassembled, with guard and operands."""
+    """Disassembled text, with guard and operands."""
 
     @property
     def is_misread(self) -> bool:
-        """Whether the profiler does not see what it does: of an asynchronous copy that its guard or an operand makes depend on predicate 0
-        (`copies.py` has the evidence)."""
+        """Return whether the profiler miscounts the instruction: an asynchronous copy whose guard or operand is predicate 0 (`copies.py`
+        has the evidence)."""
         return self.opcode.startswith("LDGSTS") and re.search(r"\bP0\b", self.text) is not None
 
 
@@ -93,7 +93,8 @@ def with_metrics(tables: Iterable[Disassembled]) -> list[Disassembled]:
 
 
 def tables_of(launches: Sequence[Profiled], tables: Iterable[Disassembled]) -> tuple[Disassembled, ...]:
-    """The table of the kernel of each launch. Functions that a kernel calls have tables of their own, before or behind that of the kernel.
+    """Return the table of the kernel of each launch. Functions that a kernel calls have tables of their own, before or after that of the
+    kernel.
 
     RuntimeError if a launch has none.
     """

@@ -1,4 +1,4 @@
-"""Operands to try instructions on: edge values crossed with each other, and random ones."""
+"""Choose operands to try instructions on: edge values crossed with each other, and random ones."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from memlane.ptx import SCALAR_TYPES
 Bits = npt.NDArray[np.uint64]
 
 UNARY, OTHERS = 1 << 16, 1 << 12
-"""How many tuples of operands a form gets: of one operand, every 16-bit number among them; of several."""
+"""Number of operand tuples of a form with one operand, which include every 16-bit number, and of a form with several."""
 QUICK = 1 << 8
 FLOATS = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52)}
 """Bits of exponent and of fraction."""
 
 
 def tuples(kinds: tuple[str, ...], count: int, seed: int = 0) -> list[Bits]:
-    """`count` tuples of operands of these kinds, as bits: an array for each operand."""
+    """Return `count` tuples of operands of these kinds, as bits: an array for each operand."""
     if not kinds:
         return []
     rng = np.random.default_rng([seed, len(kinds)])
@@ -38,7 +38,7 @@ def tuples(kinds: tuple[str, ...], count: int, seed: int = 0) -> list[Bits]:
 
 
 def width(kind: str) -> int:
-    """Bits of an operand of this kind; of a register, for numbers narrower than one."""
+    """Return the bits of an operand of this kind; for numbers narrower than a register, those of the register."""
     if kind in SCALAR_TYPES:
         bits = SCALAR_TYPES[kind].bits
         return 32 if bits == 8 else bits
@@ -62,7 +62,7 @@ def _thinned(values: list[int], most: int) -> list[int]:
 
 
 def edges(kind: str) -> list[int]:
-    """Values at which instructions err, as bits, the most telling first."""
+    """Return values at which instructions err, as bits, the most telling first."""
     if kind == "pred":
         return [0, 1]
     if kind == "amount":
@@ -120,7 +120,7 @@ def _random(kind: str, count: int, rng: np.random.Generator) -> Bits:
 
 
 def _moderate(kind: str, count: int, rng: np.random.Generator) -> Bits:
-    """Numbers of either sign around 1, so that they meet in sums, products and quotients."""
+    """Return numbers of either sign around 1, so that they are close to each other in sums, products and quotients."""
     if kind.endswith("x2"):
         low, high = (_moderate(kind.removesuffix("x2"), count, rng) for _ in range(2))
         return low | high << np.uint64(16)

@@ -1,4 +1,4 @@
-"""What instructions give, in plain Python integers and fractions: the road that the emulator and a GPU are both compared with.
+"""Compute the results of instructions in plain Python integers and fractions, to compare the emulator and a GPU with.
 
 Each entry is written from the PTX manual and knows nothing of the emulator. Where the manual leaves the result open, or is easily read
 otherwise, and the entry follows the GPU, it says *observed on H200*. Entries are bound to sections of the manual in the files of a
@@ -30,13 +30,13 @@ from cases import Case
 from memlane.ptx import SCALAR_TYPES
 
 CHAPTERS = (oracle_integer, oracle_carry, oracle_floating, oracle_compare, oracle_convert, oracle_memory, oracle_exchange, oracle_video)
-"""Imported to bind their entries."""
+"""Modules that are imported to bind their entries."""
 BLOCK_THREADS = 128
 
 
 def expected(case: Case, operands: Sequence[Bits], count: int = BLOCK_THREADS) -> list[Bits] | None:
-    """The results for each tuple of operands, or None for a form that no oracle knows. `count` is how many threads run a form without
-    operands."""
+    """Return the results for each tuple of operands, or None for a form without an oracle. `count` is the number of threads that run a form
+    without operands."""
     section, spelling = case.spelling.row.manual, case.spelling
     threads = list(zip(*(column.tolist() for column in operands), strict=True)) if operands else []
     try:
@@ -65,7 +65,7 @@ def _row(answer: Answer) -> Sequence[int]:
 
 
 def _extended(kind: str, bits: Bits) -> Bits:
-    """As the register holds it: results of eight bits are extended by their sign, or by zeros."""
+    """Return the results as the register holds them: those of eight bits are extended by their sign, or by zeros."""
     if kind not in SCALAR_TYPES or SCALAR_TYPES[kind].bits >= width(kind) or kind == "pred":
         return bits
     short, wide = SCALAR_TYPES[kind].bits, width(kind)

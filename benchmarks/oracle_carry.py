@@ -1,4 +1,4 @@
-"""Chains of additions, subtractions and products through the carry flag: the code of a case, instruction by instruction.
+"""Compute chains of additions, subtractions and products through the carry flag: the code of a case, instruction by instruction.
 
 The manual calls what `sub.cc` leaves a borrow, and has one flag, CC.CF, for all. Observed on H200: a subtraction sets the flag where
 nothing was borrowed, and the next that reads it, of either kind and width, reads that. So 5 - 3 by `sub.cc` is a carry of 1 to `addc`, and
@@ -22,7 +22,7 @@ _READERS = ("addc", "subc", "madc")
 
 @group_answers(*(_SECTION + name for name in ("add-cc", "addc", "sub-cc", "subc", "mad-cc", "madc")))
 def carry_chain(case: Case, threads: Sequence[tuple[int, ...]]) -> list[list[int]]:
-    """Each thread runs the code for itself: its barriers change nothing."""
+    """Run the code for each thread by itself, because its barriers change nothing."""
     return [_Thread(operands).results(case) for operands in threads]
 
 
@@ -34,7 +34,7 @@ class _Thread:
         self.carry = 0
 
     def results(self, case: Case) -> list[int]:
-        """What the code of a case leaves in its results."""
+        """Return what the code of a case leaves in its results."""
         for text in filter(None, map(str.strip, case.code.split(";"))):
             found = _INSTRUCTION.fullmatch(text)
             assert found is not None, text

@@ -1,4 +1,4 @@
-"""Comparison and selection."""
+"""Compute comparisons and selections."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HALF = "half-precision-comparison-instructions-"
 
 
 def _order(form: Binary, a: int, b: int) -> str:
-    """`<`, `=`, `>`, or empty if one is no number."""
+    """Return `<`, `=` or `>`; empty if one operand is a NaN."""
     if form.is_nan(a) or form.is_nan(b):
         return ""
     x, y = (-(value & ~form.sign) if value & form.sign else value for value in (a, b))
@@ -66,7 +66,8 @@ def _combined(s: Spelling, found: bool, c: int | None) -> int:
 
 @answers(_COMPARISON + "setp", _HALF + "setp")
 def setp(s: Spelling, a: int, b: int, c: int | None = None) -> list[int]:
-    """q is the opposite of p before the predicate c comes in; of packed numbers p is the lower and q the upper comparison."""
+    """Return p and q. q is the opposite of p before the predicate c is applied; for packed numbers, p is the lower comparison and q the
+    upper one."""
     found = _compared(s, s.form.slots["type"], a, b)
     second = found[1] if len(found) > 1 else not found[0]
     return [_combined(s, found[0], c), _combined(s, second, c)]
@@ -77,7 +78,7 @@ _ONES = {"f32": 0x3F800000, "f16": 0x3C00, "bf16": 0x3F80, "f16x2": 0x3C00, "bf1
 
 @answers(_COMPARISON + "set", _HALF + "set")
 def set_(s: Spelling, a: int, b: int, c: int | None = None) -> int:
-    """All ones or 1.0; of packed numbers in each half."""
+    """Return all ones or 1.0 if the comparison holds; for packed numbers, in each half."""
     target = s.form.slots["dtype"]
     found = [_combined(s, one, c) for one in _compared(s, s.form.slots["stype"], a, b)]
     width = SCALAR_TYPES[target].bits // len(found)
@@ -92,7 +93,7 @@ def selp(s: Spelling, a: int, b: int, c: int) -> int:
 
 @answers(_COMPARISON + "slct")
 def slct(s: Spelling, a: int, b: int, c: int) -> int:
-    """a where c >= 0: also for -0, and not for what is no number."""
+    """Return a if c >= 0, which includes -0 and excludes a NaN, else b."""
     if s.form.types["c"] == "s32":
         return b if c >> 31 else a
     form = FORMATS["f32"]

@@ -1,4 +1,4 @@
-"""Conversions."""
+"""Compute conversions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Exchange within a warp or a block: each function sees all threads of a block. And `lop3`, whose table stands in the case alone."""
+"""Compute exchanges within a warp or a block, where each function gets all threads of a block, and `lop3`, whose table is in the case
+alone."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def lop3_of_case(case: Case, threads: Threads) -> Results:
 
 @group_answers(_SYNC + "shfl-sync")
 def shfl(case: Case, threads: Threads) -> Results:
-    """The manual's pseudocode. Each lane decides by its own b and c whose value it reads."""
+    """Exchange values within a warp by the manual's pseudocode. Each lane selects by its own b and c whose value it reads."""
     mode = case.spelling.form.slots["mode"]
 
     def of_warp(warp: Threads) -> Results:
@@ -90,19 +91,19 @@ def redux(case: Case, threads: Threads) -> Results:
 
 @group_answers(_SYNC + "activemask")
 def activemask(case: Case, threads: Threads) -> Results:
-    """The manual promises nothing more than lanes that run; here they all do."""
+    """Return the mask of all lanes. The manual promises only lanes that run; here all of them do."""
     return [[0xFFFFFFFF]] * len(threads)
 
 
 @group_answers(_SYNC + "elect-sync")
 def elect(case: Case, threads: Threads) -> Results:
-    """The manual: always the same one. Observed on H200: the lowest."""
+    """Return the elected lane. The manual only promises that it is always the same; an H200 elects the lowest."""
     return [[0, int(place % 32 == 0)] for place in range(len(threads))]
 
 
 @group_answers("warp-level-matrix-instructions-movmatrix")
 def movmatrix(case: Case, threads: Threads) -> Results:
-    """Lane l holds row l / 4, columns 2 (l % 4) and the next, of 16 bits each; the transposed matrix is handed out in the same way."""
+    """Return the transposed matrix. Lane l holds two cells of 16 bits in row l / 4, from column 2 (l % 4) on, before and after."""
 
     def of_warp(warp: Threads) -> Results:
         cells = {(lane // 4, 2 * (lane % 4) + half): a >> 16 * half & 0xFFFF for lane, (a,) in enumerate(warp) for half in (0, 1)}
@@ -114,7 +115,7 @@ def movmatrix(case: Case, threads: Threads) -> Results:
 
 @group_answers(_SYNC + "bar")
 def barrier(case: Case, threads: Threads) -> Results:
-    """Reductions over the whole block."""
+    """Return the reduction over the whole block."""
     bits = [a for (a,) in threads]
     found = sum(bits) if case.spelling.has("popc") else int(all(bits) if case.spelling.has("and") else any(bits))
     return [[found]] * len(threads)

@@ -1,4 +1,4 @@
-"""Floating-point arithmetic: exact fractions, rounded once."""
+"""Compute floating-point arithmetic in exact fractions, rounded once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Integer arithmetic, carry chains, logic and shift, by the manual's definitions."""
+"""Compute integer arithmetic, carry chains, logic and shifts by the manual's definitions."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def sad(s: Spelling, a: int, b: int, c: int) -> int:
 
 @answers(_INTEGER + "div")
 def div(s: Spelling, a: int, b: int) -> int:
-    """Cut toward zero. Division by zero is open, and the least number divided by -1 wraps (observed on H200)."""
+    """Divide, and round toward zero. Division by zero is open, and the least number divided by -1 wraps (observed on H200)."""
     x, y = number(a, _type(s)), number(b, _type(s))
     if y == 0:
         return 0
@@ -265,7 +265,7 @@ _MODES = {
     "ecr": ("0000", "1110", "2210", "3210"),
     "rc16": ("1010", "3232", "1010", "3232"),
 }
-"""By the two lower bits of c: which bytes of b:a make the result, the highest first, as the manual's table writes them."""
+"""Bytes of b:a that make the result, by the lower two bits of c: the highest first, as in the manual's table."""
 
 
 @answers("data-movement-and-conversion-instructions-prmt")

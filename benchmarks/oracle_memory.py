@@ -1,4 +1,4 @@
-"""Loads, stores and atomics, as the cases use them: 16 bytes of each thread, seen by its neighbour."""
+"""Compute loads, stores and atomics as the cases use them: 16 bytes per thread, which its neighbour reads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def mov(s: Spelling, *values: int) -> Sequence[int]:
 
 
 def _neighbours(case: Case, threads: Threads) -> Threads:
-    """Whose bytes each thread sees: those of the other of two; local memory is its own."""
+    """Return the operands whose bytes each thread sees: those of its neighbour, or its own for local memory."""
     return threads if "own_local]" in case.code else [threads[number ^ 1] for number in range(len(threads))]
 
 
@@ -55,8 +55,8 @@ def _operation(s: Spelling) -> str:
 
 
 def _sum(s: Spelling, kind: str, space: str, a: int, b: int) -> int:
-    """Sums of f32 flush subnormal operands and results in global memory and not in shared memory, by the manual; of the shorter formats
-    with `.noftz` never."""
+    """Return a sum. By the manual, sums of f32 flush subnormal operands and results in global memory but not in shared memory; sums of
+    shorter formats with `.noftz` never do."""
     name = kind.removesuffix("x2")
     form = FORMATS[name]
     if name != kind:

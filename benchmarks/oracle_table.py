@@ -1,4 +1,4 @@
-"""Where the chapters of the oracle bind their entries to sections of the manual, and what they share. See `oracle`."""
+"""Bind the entries of the oracle's chapters to sections of the manual, and hold what the chapters share. See `oracle`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Video instructions, by the manual's pseudo-code: numbers of any size, cut to 32 bits at the end.
+"""Compute video instructions by the manual's pseudocode: numbers of any size, cut to 32 bits at the end.
 
 Comments name the rules that are those of the code that the assembler makes for sm_90, and not of the manual.
 """
@@ -35,7 +35,7 @@ _RELATIONS: dict[str, Callable[[int, int], bool]] = {
 
 
 def selectors(case: Case) -> list[str]:
-    """What each operand of a case selects of its register, as `b3`; empty for all of it."""
+    """Return what each operand of a case selects of its register, such as `b3`; empty for all of it."""
     instruction = case.code.rstrip(";").partition(" ")[2]
     return [operand.strip().partition(".")[2] for operand in instruction.split(",")]
 

@@ -47,7 +47,7 @@ class Job:
     example: str
     size: int
     launches: tuple[int, ...]
-    """By number in the script."""
+    """Numbers of the launches in the script."""
 
     @property
     def name(self) -> str:

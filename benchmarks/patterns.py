@@ -1,4 +1,4 @@
-"""Addresses of the lanes of one access to shared memory: what `shared_rule` measures."""
+"""Generate the addresses of the lanes of one access to shared memory, for `shared_rule` to measure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ROW_BYTES = 128
 
 @dataclass(frozen=True)
 class Pattern:
-    """Which element of its width each lane accesses."""
+    """One pattern: the element that each lane accesses, in units of the access width."""
 
     name: str
     elements: npt.NDArray[np.int64]
@@ -27,7 +27,7 @@ class Pattern:
     in_bytes: bool = False
 
     def offsets(self, nbytes: int) -> npt.NDArray[np.uint32]:
-        """uint32[32]: byte offsets for elements of `nbytes`, naturally aligned."""
+        """Return uint32[32]: byte offsets for elements of `nbytes`, naturally aligned."""
         scaled = self.elements // nbytes * nbytes if self.in_bytes else self.elements * nbytes
         return scaled.astype(np.uint32)
 
@@ -43,7 +43,7 @@ def _strides() -> Iterator[Pattern]:
 
 
 def _repeated() -> Iterator[Pattern]:
-    """Lanes with equal addresses."""
+    """Yield patterns in which lanes share addresses."""
     yield Pattern("all the same", LANES * 0)
     for group in (2, 4, 8, 16):
         yield Pattern(f"lane/{group}", LANES // group)
@@ -111,14 +111,15 @@ def _masked() -> Iterator[Pattern]:
 
 
 def _piled() -> Iterator[Pattern]:
-    """Some lanes in one bank, in rows of their own or at one address, and the others spread without a conflict."""
+    """Yield patterns with some lanes in one bank, in different rows or at one address, and the others without a conflict."""
     for count in (2, 3, 5, 8, 16):
         yield Pattern(f"{count} lanes in one bank", np.where(np.less(LANES, count), LANES * 32, LANES))
         yield Pattern(f"{count} lanes at one address", np.where(np.less(LANES, count), 0, LANES))
 
 
 def _joined() -> Iterator[Pattern]:
-    """Neighbours with equal addresses in one half of the warp, or in all of it; where passes that are joined have fewer conflicts."""
+    """Yield patterns in which neighbours share addresses in one half of the warp or in all of it, and patterns in which joined passes have
+    fewer conflicts."""
     first, dense = np.less(LANES, 16), LANES + 64
     yield Pattern("lanes 16-31 the same, others dense", np.where(first, dense, 0))
     yield Pattern("lanes 0-15 in pairs, others dense", np.where(first, LANES // 2, dense))

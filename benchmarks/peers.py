@@ -1,4 +1,4 @@
-"""The matrix product of `examples/matmul.cu` on other roads: Numba's CUDA simulator, Triton's interpreter, NumPy.
+"""Run the matrix product of `examples/matmul.cu` on other roads: Numba's CUDA simulator, Triton's interpreter, NumPy.
 
 Each runs in a process of its own, as the first two are chosen by an environment variable before they are imported. `seconds_of` gives the
 fastest of some runs, or says why there is none. The product has the same tiles, 16 x 16 (Triton: 16 x 16 a program), and is checked.
@@ -27,7 +27,7 @@ Floats = npt.NDArray[np.float32]
 
 
 def seconds_of(name: str, n: int, repeats: int) -> tuple[float | None, str]:
-    """Of one product of n x n on one of the roads, the first run left out; or None and the reason."""
+    """Return the seconds of one product of n x n on one of the roads, without the first run, and an empty text; or None and the reason."""
     package, extra = NEEDS[name]
     if find_spec(package) is None:
         return None, f"{package} is not installed; pip install 'memlane[{extra}]'"
@@ -93,7 +93,7 @@ def _triton(a: Floats, b: Floats, c: Floats) -> Callable[[], None]:
 
 
 class _Tensor:
-    """As much of a tensor of torch as Triton's interpreter asks for, over an array of NumPy."""
+    """The part of a PyTorch tensor that Triton's interpreter needs, over a NumPy array."""
 
     dtype = "fp32"
 
@@ -115,7 +115,7 @@ class _Tensor:
         self._array = storage._array
 
     def copy_(self, _: _Tensor) -> None:
-        """It is the same memory."""
+        """Do nothing, because both are the same memory."""
 
     def storage_offset(self) -> int:
         return 0

@@ -71,7 +71,7 @@ ALL, SAMPLED, SHARED = "every access", f"one warp of {EVERY}", "all shared loads
 BLOCKS = f"one block of {EVERY}"
 NONE, NO_BLOCK = "a sample that takes no warp", "a sample that takes no block"
 NOTHING = Sampling(every=1 << 30, seed=5)
-"""Of which no launch here has the warp or block that is drawn."""
+"""Sample that selects no warp or block of any launch here."""
 STAGED = "every access through shared memory"
 WAYS = {
     ALL: TraceOptions(SCHEME, tagged=True),
@@ -84,7 +84,7 @@ WAYS = {
 }
 MATRIX_PRODUCT = "matmul"
 REACH_ALL, REACH_SHARED = 1.2, 1.8
-"""Of the median over all launches of the examples, and of the matrix product with its shared loads traced."""
+"""Largest acceptable medians: over all launches of the examples, and for the matrix product with its shared loads traced."""
 DURATIONS = {"of 5 to 10 us": (5.0, 10.0, 1.10), "over 50 us": (50.0, float("inf"), 1.05)}
 """Launches by their time without probes, in us, and the reach of a sample's median over them."""
 LARGE = "large"
@@ -151,10 +151,10 @@ class Timed:
     """A launch with one kind of probes, timed."""
 
     times: list[float]
-    """In ns, a round each."""
+    """Times in ns, one for each round."""
     records: int
     lost: int
-    """Of the last round."""
+    """Records that the last round lost."""
     change: Perturbation
 
 

@@ -1,4 +1,4 @@
-"""The hit rate of the L1 cache for each launch of an example, as it is and with probes, as Nsight Compute reads it (`perturbation.py`)."""
+"""Read the hit rate of the L1 cache from Nsight Compute for each launch of an example, without and with probes (`perturbation.py`)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ HIT_RATE = "l1tex__t_sector_hit_rate.pct"
 
 @dataclass(frozen=True)
 class HitRates:
-    """In the order of the launches: for each of the script those of `each_way`, then its own. Or why there are none."""
+    """Hit rates in the order of the launches: for each launch of the script those of `each_way`, then its own; or the reason why there are
+    none."""
 
     percent: Sequence[float] = ()
     each: int = 1

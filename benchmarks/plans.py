@@ -104,7 +104,7 @@ class Bench:
         return host
 
     def link(self, to: Home, of: Home) -> tuple[float, float]:
-        """Latency in us and rate in GB/s."""
+        """Return the latency in us and the rate in GB/s of a link."""
         small, large = (1 << 12, 1 << 16) if self.quick else (1 << 12, 1 << 26)
         least, most = self.copy_us(to, of, small), self.copy_us(to, of, large)
         rate = (large - small) / (most - least) / 1e3
@@ -220,7 +220,7 @@ def replays(bench: Bench) -> list[Row]:
 
 
 def checked(bench: Bench) -> list[Row]:
-    """A time loop over eight devices; nothing runs."""
+    """Check a time loop over eight devices without running it."""
     b = PlanBuilder()
     ref, rows = bench.kernels["nothing"].ref, 64
     u, v = ([b.array(f"{name}{device}", (rows + 2, 32), "f4", device) for device in range(8)] for name in "uv")

@@ -1,4 +1,4 @@
-"""Kernels by which the model of a launch's time is calibrated, besides the tuned families of `predict_kernels`, and how long they take.
+"""Measure the kernels that calibrate the model of a launch's time, in addition to the tuned families of `predict_kernels`.
 
 Each strains one part of a GPU: atomic operations at few places, loops that the assembler unrolls, loads under way, streams that L2 holds
 or not, L1, textures, products of warpgroups, pipelines of copies. They are no families by which the model is judged. It needs a GPU: the
@@ -38,7 +38,7 @@ SOURCE = Path(__file__).parent / "kernels" / "calibration.cu"
 SM, L1, L2, DRAM = METRICS_OF_UNITS = list(METRICS)[:4]
 BREAKDOWN = [f"breakdown:{metric}" for metric in METRICS_OF_UNITS]
 SHARE, LEAST = ".avg.pct_of_peak", 3.0
-"""Names of what breakdowns consist of have this in them; what is less, in percent, is left out."""
+"""Word in the names of a breakdown's components, and the least percentage that is kept."""
 
 
 def call(target: Target, kernel: str, grid: Shape, block: Shape) -> KernelCall:
@@ -116,7 +116,8 @@ def loads_under_way() -> Iterator[Variant]:
 
 
 def kept() -> Iterator[Variant]:
-    """Passes over so much memory that L2 holds all of it, most of it, or little: what it keeps from one launch to the next."""
+    """Yield passes over so much memory that L2 holds all of it, most of it, or little of it, which shows what it keeps from one launch to
+    the next."""
 
     def of(kernel: str, megabytes: int, *arrays: int) -> Variant:
         n = megabytes * MI // sum(arrays)
@@ -135,7 +136,7 @@ def kept() -> Iterator[Variant]:
 
 def streams() -> Iterator[Variant]:
     def of(kernel: str, megabytes: int, *arrays: int) -> Variant:
-        """`arrays`: their bytes for each element of 16 bytes."""
+        """Return one variant; `arrays` holds the bytes of each array per element of 16 bytes."""
         n = megabytes * MI // sum(arrays)
 
         def launch(target: Target) -> Launch:
@@ -240,9 +241,9 @@ ALL = {variant.title: variant for family in CALIBRATION.values() for variant in 
 PROFILED = ("loops", "streams", "reads from L1", "fetches from textures")
 WARM = tuple(variant.title for variant in CALIBRATION["what L2 keeps"])
 WARM_LAUNCHES = 5
-"""Of a kernel whose traffic is counted when L2 holds what launches like it leave: the last one counts."""
+"""Launches of a kernel whose traffic is counted while L2 holds what earlier launches left; the last one counts."""
 WARM_METRICS = ("dram__bytes_read.sum", "dram__bytes_write.sum", "lts__t_sector_hit_rate.pct")
-"""Few enough for the profiler to count in one pass: replays would change what L2 holds."""
+"""Metrics that the profiler counts in one pass, because replays would change the contents of L2."""
 EXPLAINED = (
     *(f"copies by vector width: {name}" for name in ("16777216 char", "16777216 float", "4194304 float4")),
     *(f"reduction ladder: step {name}" for name in ("1, 4194304", "2, 4194304", "4, 4194304", "10, 33554432")),
@@ -269,7 +270,7 @@ def launch_plainly(titles: Sequence[str], target: Target) -> None:
 
 
 def profiled(titles: Sequence[str], metrics: Sequence[str], options: argparse.Namespace) -> tuple[dict[str, dict[str, float]], str]:
-    """By title, all that the profiler says of some metrics, under their own names; and why there is nothing."""
+    """Return all that the profiler reports of some metrics, under their own names, by title; and the reason if there is nothing."""
     program = find()
     if program is None:
         return {}, "ncu was not found on PATH"

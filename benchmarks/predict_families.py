@@ -1,4 +1,4 @@
-"""The families of kernels by which modelled times are judged, and which of them are set aside.
+"""Name the families of kernels by which modelled times are judged, and those that are set aside.
 
 The model's numbers may be chosen by what the families of `TUNED` measure. Those of `SET_ASIDE` were chosen before the first of them was
 measured and before anything was tuned; nothing is ever changed for their sake, so their errors are those that a user meets.

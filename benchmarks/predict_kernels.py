@@ -1,4 +1,4 @@
-"""The kernels by which modelled times are judged: each variant of each family, ready to be launched on a target.
+"""Prepare the kernels by which modelled times are judged: each variant of each family, ready to be launched on a target.
 
     variant = VARIANTS["transposes: padded 2048"]
     launch = variant.launch(target)
@@ -48,7 +48,7 @@ class Variant:
 
 @cache
 def compiled(path: Path) -> Module:
-    """A file of CUDA C++ or PTX."""
+    """Return the module in a file of CUDA C++ or PTX."""
     return parse(path.read_text(), path.name) if path.suffix == ".ptx" else cuda(path)
 
 
@@ -413,7 +413,7 @@ def _planted(file: str) -> Module:
 
 
 def _spread(array: DeviceArray) -> tuple[object, ...]:
-    """What Numba makes of an array."""
+    """Return the parameters that Numba makes of an array."""
     strides = [array.dtype.itemsize * math.prod(array.shape[axis + 1 :]) for axis in range(len(array.shape))]
     return (*(np.uint64(0),) * 2, *map(np.uint64, (array.size, array.dtype.itemsize)), array, *map(np.uint64, (*array.shape, *strides)))
 

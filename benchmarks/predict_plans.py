@@ -36,7 +36,7 @@ SOURCES = [
     "benchmarks/plans.py",
 ]
 ELEMENTS, TURNS, CHUNKS = 1 << 26, 2000, (1, 2, 4, 8, 16, 64)
-"""As in `plans.prediction`."""
+"""Sizes of the plans, as in `plans.prediction`."""
 REACH = 0.25
 
 

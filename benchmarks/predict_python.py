@@ -1,5 +1,5 @@
-"""The kernels of `predict_kernels` that are written in Numba and Triton, and the PTX that they become, which is committed so that a GPU is
-measured with the text that is modelled.
+"""Write the PTX of the kernels of `predict_kernels` in Numba and Triton, which is committed so that a GPU is measured with the same text
+that is modelled.
 
     python benchmarks/predict_python.py             # writes kernels/predict/*.ptx anew
 """
@@ -14,7 +14,7 @@ FOLDER = KERNELS / "predict"
 
 
 def numba_kernels() -> dict[str, str]:
-    """PTX by name."""
+    """Return the PTX of the Numba kernels by name."""
     from numba import cuda, float32
 
     import memlane as ml
@@ -62,7 +62,7 @@ def numba_kernels() -> dict[str, str]:
 
 
 def triton_kernels() -> dict[str, str]:
-    """PTX by name."""
+    """Return the PTX of the Triton kernels by name."""
     import triton
     import triton.language as tl
 

@@ -1,4 +1,4 @@
-"""Launches with probes, as the labs have them."""
+"""Launch kernels with probes, as the labs do."""
 
 from memlane.lab.probing import ProbedLaunch, recorded
 

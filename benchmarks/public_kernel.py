@@ -1,4 +1,4 @@
-"""A launch of a kernel that others wrote, and how its file becomes a module."""
+"""Describe a launch of a kernel of others, and make a module of its file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Public:
     """The folder of the clone."""
     file: str
     kernel: str
-    """As a launch names it, with its template arguments."""
+    """Name of the kernel as in its launch, with its template arguments."""
     grid: tuple[int, ...]
     block: tuple[int, ...]
     arguments: Arguments
@@ -32,10 +32,10 @@ class Public:
     include: Sequence[str] = field(default=())
     """Folders of the clone to search for headers."""
     instantiate: bool = False
-    """Whether the kernel is a template that the file itself does not launch."""
+    """True if the kernel is a template that the file itself does not launch."""
     define: Sequence[str] = field(default=())
     title: str = ""
-    """What the labels call it, if not as a launch does."""
+    """Name in the labels, if it differs from that in the launch."""
 
     @property
     def name(self) -> str:
@@ -54,7 +54,7 @@ class Public:
 
 @dataclass(frozen=True)
 class PublicTriton(Public):
-    """The same of a Triton kernel; the block follows from `num_warps`."""
+    """One launch of a Triton kernel of somebody else's; the block follows from `num_warps`."""
 
     signature: str = ""
     constexprs: Mapping[str, object] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Launches of kernels of llm.c's development folder, as the host code beside them launches them, small enough for the emulator."""
+"""Launch kernels of llm.c's development folder as the host code next to them does, with sizes small enough for the emulator."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _floats(*sizes: int, then: tuple[object, ...] = ()) -> Arguments:
 
 
 def _halves(*sizes: int, then: tuple[object, ...] = ()) -> Arguments:
-    """Arrays of numbers of two bytes."""
+    """Return arguments: arrays of two-byte numbers, then `then`."""
     return lambda target, _: (*(target.zeros(size, "u2") for size in sizes), *then)
 
 

@@ -1,4 +1,4 @@
-"""Launches of kernels of Rodinia, as the host code beside them launches them, with sizes small enough for the emulator."""
+"""Launch kernels of Rodinia as the host code next to them does, with sizes small enough for the emulator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Launches of kernels of NVIDIA's samples, as the host code beside them launches them, with sizes small enough for the emulator."""
+"""Launch kernels of NVIDIA's samples as the host code next to them does, with sizes small enough for the emulator."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def _case(
 
 
 def _floats(*sizes: int, then: tuple[object, ...] = ()) -> Arguments:
-    """Arrays of floats of so many elements, then numbers."""
+    """Return arguments: arrays of floats of these sizes, then numbers."""
     return lambda target, _: (*(floats(target, size) for size in sizes), *then)
 
 
 def _words(*sizes: int, then: tuple[object, ...] = ()) -> Arguments:
-    """Arrays of random integers of so many elements, then numbers."""
+    """Return arguments: arrays of random integers of these sizes, then numbers."""
     return lambda target, _: (*(whole(target, ANY - 1, size) for size in sizes), *then)
 
 

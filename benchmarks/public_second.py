@@ -1,4 +1,4 @@
-"""Launches of the second set: kernels of PolyBench-ACC, SHOC and the programs of a textbook, with sizes small enough for the emulator.
+"""Launch the second set: kernels of PolyBench-ACC, SHOC and the programs of a textbook, with sizes small enough for the emulator.
 
 They are launched as the host code beside them does it. Where the sides of a matrix have names that CUDA's own headers use (`N`), the file's
 smallest sides stay, and the kernel is told to work on a part."""
@@ -16,7 +16,7 @@ from memlane.launch import Target
 
 Extent = tuple[int, ...]
 _SIDE = 256
-"""Of a matrix, where nothing else is said."""
+"""Side of a matrix, unless another is given."""
 _SMALLEST = "MINI_DATASET"
 _WIDE, _FLAT = (32, 8), 256
 
@@ -26,14 +26,14 @@ def _extent(given: Extent | int) -> Extent:
 
 
 def _floats(*sizes: int, first: tuple[object, ...] = (), then: tuple[object, ...] = ()) -> Arguments:
-    """Numbers, arrays of floats of so many elements, numbers."""
+    """Return arguments: numbers, arrays of floats of these sizes, numbers."""
     return lambda target, _: (*first, *(floats(target, size) for size in sizes), *then)
 
 
 def _poly(
     file: str, kernel: str, grid: Extent | int, block: Extent | int, names: str, arguments: Arguments, *, side: int = _SIDE, title: str = ""
 ) -> Public:
-    """`names`: the macros that say how long the sides of the matrices are; or that of a set of sizes."""
+    """Return a launch of a PolyBench kernel. `names`: the macros for the sides of the matrices, or the one that selects a set of sizes."""
     folder = f"CUDA/{file.rpartition('/')[0]}"
     define = (names,) if names == _SMALLEST else tuple(f"{name}={side}" for name in names.split())
     include = (folder, "CUDA/utilities")
@@ -176,7 +176,7 @@ def _keys(target: Target, random: np.random.Generator) -> tuple[object, ...]:
 
 
 def _sorted_keys(target: Target, random: np.random.Generator) -> tuple[object, ...]:
-    """Keys that each block has sorted by their lowest four bits."""
+    """Return arguments: keys that each block has sorted by their lowest four bits, then counters and sizes."""
     keys = np.sort(random.integers(0, 16, (64, 512), np.uint32), axis=1)
     return target.array(keys.ravel()), target.zeros(16 * 64, "u4"), target.zeros(16 * 64, "u4"), 0, 32768, 64
 

@@ -1,4 +1,4 @@
-"""The kernels of others that `explain_public` speaks of, as they are published, in a folder outside this project:
+"""Find the published kernels of others that `explain_public` judges, in a folder outside this project:
 
     git clone https://github.com/NVIDIA/cuda-samples
     git clone https://github.com/yuhc/gpu-rodinia
@@ -66,22 +66,22 @@ LATER_SETS: Mapping[str, tuple[str, ...]] = {
 LABELS_FILE = Path(__file__).parent / "public_labels.toml"
 NOTHING = "nothing"
 COMMIT_FILE = "COMMIT"
-"""What a copy of a clone has in place of its history."""
+"""Name of the file that gives the commit in a copy of a clone without its history."""
 _READ = {".c", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".inc", ".inl", ".py"}
 """Endings of the files that a compiler may read."""
 _IMPORTS = ("triton", "triton.language", "triton.language.extra")
-"""What kernels of Triton need."""
+"""Modules that Triton kernels import."""
 
 
 @dataclass(frozen=True)
 class Label:
-    """What a reader of a kernel expects to be the first finding."""
+    """The finding that a reader of a kernel expects first."""
 
     accepted: tuple[str, ...]
     """Ids of findings, the likeliest first; `NOTHING` stands for none."""
     why: str
     line: int = 0
-    """Where the first fault stands; 0 where the label does not say, or there is none."""
+    """Line of the first fault; 0 if the label does not give it, or there is none."""
 
     @property
     def first(self) -> str:
@@ -90,7 +90,7 @@ class Label:
 
 @cache
 def labels() -> Mapping[str, Label]:
-    """By the name of a case, `<clone>: <kernel>`."""
+    """Return the labels by the name of a case, `<clone>: <kernel>`."""
     tables = tomllib.loads(LABELS_FILE.read_text(encoding="utf-8"))
     return {
         f"{source}: {kernel}": Label(tuple(said.split(" or ")), why, *line)

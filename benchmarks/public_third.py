@@ -1,4 +1,4 @@
-"""Launches of the third set: kernels of a series of matrix products, of Parboil, of two textbooks, and of Liger in Triton, with sizes small
+"""Launch the third set: kernels of a series of matrix products, of Parboil, of two textbooks, and of Liger in Triton, with sizes small
 enough for the emulator. They are launched as the host code beside them does it."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _extent(given: Extent | int) -> Extent:
 
 
 def _floats(*sizes: int, first: tuple[object, ...] = (), then: tuple[object, ...] = ()) -> Arguments:
-    """Numbers, arrays of floats of so many elements, numbers."""
+    """Return arguments: numbers, arrays of floats of these sizes, numbers."""
     return lambda target, _: (*first, *(floats(target, size) for size in sizes), *then)
 
 
@@ -60,7 +60,8 @@ def _parboil(
 
 
 def _cells(target: Target, _: np.random.Generator) -> tuple[object, ...]:
-    """Five planes of cells of twenty floats, of which the third is streamed into its neighbours."""
+    """Return arguments: two grids of five planes of cells with twenty floats each, of which the kernel streams the third plane into its
+    neighbours."""
     plane = 128 * 120 * 20
     grids = [target.zeros(5 * plane) for _ in range(2)]
     return tuple(replace(one, address=one.address + 2 * plane * 4, shape=(3 * plane,), owner=one) for one in grids)
@@ -76,13 +77,13 @@ def _volume(side: int) -> Arguments:
 
 
 def _counts(target: Target, _: np.random.Generator) -> tuple[object, ...]:
-    """Of 65,536 bins, the middle 49,152 of which have overflowed."""
+    """Return arguments for 65,536 bins."""
     bins = 65536
     return 0, 5, 256, 256, *(target.zeros(bins, "u4") for _ in range(3)), target.zeros(bins // 4, "u4")
 
 
 def _bins(count: int, values: int = 256, size: int = _MANY) -> Arguments:
-    """Values, then as many words as there are bins, the number of values and that of the bins."""
+    """Return arguments: values, as many words as there are bins, the number of values and that of the bins."""
     return lambda target, random: (
         target.array(random.integers(0, values, size, dtype=np.uint32)),
         target.zeros(count, "u4"),
@@ -320,7 +321,7 @@ def _liger(file: str, kernel: str, grid: int, arguments: Arguments, signature: s
 
 
 def _rotated(target: Target, _: np.random.Generator) -> tuple[object, ...]:
-    """64 tokens with 8 heads of queries and 2 of keys, of 64 floats."""
+    """Return arguments: 64 tokens with 8 heads of queries and 2 of keys, of 64 floats each."""
     return floats(target, 64, 512), 512, floats(target, 64, 128), 128, floats(target, 64, 64), 64, floats(target, 64, 64), 64, 64
 
 

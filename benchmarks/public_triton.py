@@ -1,4 +1,4 @@
-"""Launches of the kernels of Triton's tutorials, with sizes small enough for the emulator."""
+"""Launch the kernels of Triton's tutorials, with sizes small enough for the emulator."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _layer_norm(target: Target, _: np.random.Generator) -> tuple[object, ...]:
 
 
 def _product(target: Target, _: np.random.Generator) -> tuple[object, ...]:
-    """Three square matrices, their sizes, and the strides of their rows."""
+    """Return arguments: three square matrices, their sizes, and the strides of their rows."""
     return *(_halves(target, 512, 512) for _ in range(3)), *[512] * 6
 
 

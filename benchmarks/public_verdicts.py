@@ -1,4 +1,4 @@
-"""Who was right where `explain` and the label of a public kernel disagreed at the first run, or do now, on the emulator, and why.
+"""Record who was right where `explain` and the label of a public kernel disagreed at the first run, or still do on the emulator, and why.
 
 Written by reading both again, with the counts of each line. Labels in `public_labels.toml` stay as they were given; wrong ones are put
 right here."""
@@ -18,13 +18,14 @@ _COLUMNS = "two rows of the block go down columns side by side, so that two lane
 _STEPS = "one warp alone goes on with the last steps of a tree of sums, between barriers that all pass; no other warp could do them"
 
 FIRST_RUN = "23 of the 32 that were held out, 70 of the 80 others, 93 of all 112"
-"""What agreed before any rule was changed for these kernels: commit `FIRST_COMMIT`."""
+"""Kernels that agreed with their labels before any rule was changed for them, at commit `FIRST_COMMIT`."""
 FIRST_COMMIT = "ee1411a"
 
 
 @dataclass(frozen=True)
 class FirstRun:
-    """How many kernels of a later set agreed when `explain` saw them for the first time, of how many, and with which commit's rules."""
+    """The number of kernels of a later set that agreed when `explain` saw them for the first time, of how many, and the commit of its
+    rules."""
 
     agreed: int
     kernels: int
@@ -35,7 +36,7 @@ FIRST_RUNS: Mapping[str, FirstRun] = {
     SECOND_SET: FirstRun(42, 54, "7532d3ef"),
     THIRD_SET: FirstRun(61, 66, "c43b1091"),
 }
-"""By the name of the set. Those that did not agree are the ones of that set in `VERDICTS`."""
+"""First runs by the name of the set; the kernels that did not agree are those of the set in `VERDICTS`."""
 
 RELABELLED: Mapping[str, str] = {
     "cuda-samples: convolutionColumnsKernel": "bank-conflict",
@@ -43,7 +44,7 @@ RELABELLED: Mapping[str, str] = {
     "professional-cuda-c-programming: transposeSmemPad": "bank-conflict",
     "SGEMM_CUDA: sgemmResolveBankConflicts<128, 128, 8, 8, 8>": "uncoalesced-global",
 }
-"""By the name of the case: what its label should have been, by what the findings are said to mean; `VERDICTS` says why."""
+"""Labels as they should have been, by the name of the case and by the meaning of the findings; `VERDICTS` gives the reasons."""
 
 VERDICTS: Mapping[str, str] = {
     "cuda-samples: mergeHistogram256Kernel": f"{MENDED}: {_STEPS}",
@@ -102,7 +103,7 @@ VERDICTS: Mapping[str, str] = {
     "Programming-Massively-Parallel-Processors: parallel_copy": f"{BOTH}: every warp loads the word that says where a row goes, and waits "
     "for it; one load for many rows would do, but rows are what takes the time",
 }
-"""By the name of the case."""
+"""Verdicts by the name of the case."""
 
 
 def is_right(name: str, accepted: str, found: str) -> bool:

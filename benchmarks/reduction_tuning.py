@@ -1,4 +1,4 @@
-"""Which shape of the final reduction is the quickest at each size: threads, loads in flight, hints to the caches, and how blocks meet.
+"""Find the fastest shape of the final reduction at each size: threads, loads in flight, hints to the caches, and how blocks meet.
 
     python benchmarks/reduction_tuning.py --target cuda:0 --out DIRECTORY      (about 50 s)
 

@@ -1,4 +1,4 @@
-"""Kernels with an array in shared memory laid out otherwise, without their source: the same bytes, wavefronts, registers and time.
+"""Measure kernels with another layout of an array in shared memory, without their source: the same bytes, wavefronts, registers and time.
 
 Each array in shared memory of the examples is taken in turn, with a padding, the XOR of row and column, RAS, RAP and the layout that the
 search finds for rows and columns. Original and layouts run in turn in each round; what is told is the median of the rounds' ratios.
@@ -33,9 +33,9 @@ SOURCES = ["src/memlane/rewrite", "src/memlane/layout", "src/memlane/optimize", 
 SIZES = {"transpose": 4096, "matmul": 512, "reduction": 1 << 22, "histogram": 1 << 22, "chase": 200}
 """Arguments of the example scripts."""
 COLUMNS = {"tile_a": 16, "tile_b": 16}
-"""Elements of a row of an array; others have 32."""
+"""Elements in a row, for arrays that do not have 32."""
 QUICKER = 1.5
-"""What the tiled transpose is to reach with a layout without conflicts."""
+"""Speed-up that the tiled transpose should reach with a layout without conflicts."""
 
 
 def layouts(rows: int, columns: int) -> Iterator[tuple[str, Layout]]:

@@ -1,4 +1,4 @@
-"""Which tile of the transposition is the quickest: units along rows and columns, the order of blocks, hints to the caches.
+"""Find the fastest tile of the transposition: units along rows and columns, the order of blocks, hints to the caches.
 
     python benchmarks/remap_tuning.py --target cuda:0 --out DIRECTORY      (about 60 s)
 
@@ -47,7 +47,7 @@ class Tuning:
             return None
 
     def best(self, tiles: Iterable[Tile]) -> Tile:
-        """The quickest of some tiles, printed with its share of the copy."""
+        """Return the fastest of some tiles, and print the share of the copy's rate of each."""
         named = {str(tile): tile for tile in tiles}
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda tile: moving(column_major((self.side, self.side)), self.element, tile=tile), named.values()))
@@ -64,7 +64,7 @@ SHARES = tuple(Share(room, load, store) for room in (1 << 15, 1 << 14, 1 << 13) 
 
 
 def structures(bench: Bench, fields: int, count: int) -> dict[str, float]:
-    """Shares of the copy's rate for structures of so many floats, in both directions."""
+    """Return shares of the copy's rate for structures of `fields` floats, in both directions."""
     nbytes = 4 * count * fields
     given, stored = random_bytes(bench.target, nbytes), bench.target.empty(nbytes, "u1")
     found = {}

@@ -1,4 +1,4 @@
-"""Every launch of an example script, with the memory as it was before it, ready to be run again in other ways."""
+"""Hand out every launch of an example script, with the memory as it was before it, ready to run again in other ways."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much memory this process has needed at most, after a launch of so many threads on the emulator.
+"""Print the peak memory of this process after a launch of so many threads on the emulator.
 
     python benchmarks/resident.py 1048576 emulator:h200
 
@@ -44,7 +44,7 @@ PTX = """
 
 
 def peak_bytes() -> int | None:
-    """Of this process, not of the one that it was forked from, which `getrusage` counts too."""
+    """Return the peak memory of this process, without that of the process that forked it, which `getrusage` includes."""
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
     except OSError:

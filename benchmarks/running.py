@@ -1,4 +1,4 @@
-"""Running the cases of a benchmark so that one that fails does not take the others along.
+"""Run the cases of a benchmark so that one that fails does not end the others.
 
 A kernel that goes wrong leaves a GPU's context unusable for the rest of its process. So on a GPU each case runs in a process of its own,
 under a time limit, and a case that fails is a row without a value, with the reason in its note. On the emulator all run in this process.

@@ -1,4 +1,4 @@
-"""How the time of each stage of the commands grows with the size of a kernel: per instruction, on a CPU.
+"""Measure how the time of each stage of the commands grows with the size of a kernel: per instruction, on a CPU.
 
 Prediction, written before the first run. Every stage takes a time that grows as the kernel does: per instruction, at the largest size, at
 most twice what it takes at the smallest, for each family of kernels. LLVM and the assembler are measured and have no reach: they are not
@@ -54,15 +54,15 @@ SOURCES = [
 
 QUICK_SIZES = (200, 400)
 SIZES = (1_000, 4_000)
-"""For all stages."""
+"""Sizes for all stages."""
 ASSEMBLED = (1_000, 4_000, 10_000)
-"""For the comparison with the assembled code: the assembler takes minutes for larger kernels."""
+"""Sizes for the comparison with the assembled code, because the assembler takes minutes for larger kernels."""
 PROBED = (1_000, 4_000, 10_000, 30_000)
-"""For the probes and the emulator, which make ten to a hundred lines of each instruction."""
+"""Sizes for the probes and the emulator, which make ten to a hundred lines of each instruction."""
 PROVED = (250, 1_000)
-"""For the proof that times are complete, of which the assembler has to make the code first."""
+"""Sizes for the proof that times are complete, because the assembler has to make its code first."""
 LARGEST = (1_000, 4_000, 10_000, 30_000, 100_000)
-"""For what every command does with a kernel."""
+"""Sizes for the work that every command does with a kernel."""
 REACH = 2.0
 ROUNDS = 3
 SMALL = 1_000

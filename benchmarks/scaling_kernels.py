@@ -1,4 +1,4 @@
-"""Kernels of any size, each family large in another way: for what takes more time than its share when a kernel grows."""
+"""Write kernels of any size, each family large in another way, to find stages whose time grows faster than the kernel."""
 
 from __future__ import annotations
 
@@ -180,4 +180,4 @@ def tensor(instructions: int) -> str:
 FAMILIES: dict[str, Callable[[int], str]] = {
     one.__name__.replace("_", " "): one for one in (straight, accesses, branches, loops, one_loop, calls, tensor)
 }
-"""By name: what makes the PTX of a kernel `k(data, turns)` of about so many instructions."""
+"""Functions that write the PTX of a kernel `k(data, turns)` of about so many instructions, by name."""

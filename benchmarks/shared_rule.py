@@ -72,7 +72,7 @@ class Operation:
     name: str
     nbytes: int
     kind: AccessKind | None = None
-    """Whose rule is held against what was measured; None where nothing is claimed."""
+    """Kind of access whose rule is compared with the measurement; None where there is no rule."""
 
 
 OPERATIONS = (
@@ -91,7 +91,7 @@ OPERATIONS = (
 )
 
 QUICK = ("ld_4", "ld_16", "st_8", "red_add_one", "atom_add_u32")
-"""What `--quick` runs, on few patterns."""
+"""Operations that `--quick` runs, on few patterns."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class Bench:
 
 
 Profile = dict[str, dict[str, list[dict[str, float]]]]
-"""By operation and SASS opcode: the profiler's metrics of each pattern in turn."""
+"""Metrics of each pattern in turn, by operation and SASS opcode."""
 
 
 def profiled(program: str, script_file: Path, options: argparse.Namespace) -> Profile:

@@ -33,7 +33,7 @@ SOURCES = [
 ]
 
 OFFSETS = 4
-"""Of each pattern."""
+"""Number of offsets for each pattern."""
 NAMES = ("ld_4", "ld_8", "st_4", "st_8")
 
 

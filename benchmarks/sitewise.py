@@ -1,4 +1,4 @@
-"""Site by site: what memlane counts beside what the profiler counted for the instructions that were assembled from the site."""
+"""Compare memlane's counts of each site with those of the profiler for the instructions that were assembled from the site."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ METRICS = {
     "ideal_sectors": "memory_l2_theoretical_sectors_global_ideal",
     "ideal_wavefronts": "memory_l1_wavefronts_shared_ideal",
 }
-"""By field of `SiteCounts`: the profiler's metric of the same meaning."""
+"""Metric of the profiler that means the same, by field of `SiteCounts`."""
 
 EXECUTIONS = "inst_executed"
 
@@ -44,18 +44,18 @@ class Compared:
     """`line 12, ld.global.f32`."""
     kind: str
     space: str
-    """As `Site` has them."""
+    """Address space, as in `Site`."""
     verdict: str
     """`exact`, `merged` or `hint`."""
     reason: str
     """Why it is not exact."""
     ours: Mapping[str, int]
-    """By field of `SiteCounts`, what memlane counted; of matrices the lanes that execute, as the profiler has it, and not only those that
-    name rows."""
+    """Counts of memlane by field of `SiteCounts`. The lanes of matrix loads are those that execute, as the profiler counts them, and not
+    only those that name rows."""
     theirs: Mapping[str, float]
-    """The same by the profiler; empty where nothing was assembled from the site."""
+    """Counts of the profiler by the same fields; empty if nothing was assembled from the site."""
     opcodes: tuple[str, ...]
-    """What was."""
+    """Opcodes of the instructions that were assembled from the site."""
     requests: int
     """Executions by a warp with an active lane, by memlane."""
     executions: float
@@ -77,7 +77,7 @@ class Compared:
         return f"{self.label} ({' + '.join(dict.fromkeys(self.opcodes)) or 'nothing'}): {numbers}"
 
     def split(self) -> str:
-        """What is known where the lanes are as many and only their transactions are more: they came in smaller groups."""
+        """Return what explains a difference where the lanes agree and only their transactions do not: the lanes came in smaller groups."""
         same_lanes = "lanes" in self.ours and not self.differing(["lanes"])
         if same_lanes and self.differing() and self.executions > self.requests:
             return f"the same lanes in {self.executions:g} executions, not {self.requests}: the assembled code did not bring them together"
@@ -147,8 +147,8 @@ class Code:
 
 
 def _ours(entries: list[SiteCounts]) -> dict[str, int]:
-    """Fields that can be compared, summed; lanes only of a single site, as a merged access has each lane once. An asynchronous copy has
-    the sectors of its load and the wavefronts of its store."""
+    """Return the sums of the fields that can be compared. Lanes are left out for several sites, because a merged access has each lane once.
+    An asynchronous copy has the sectors of its load and the wavefronts of its store."""
     space, both = entries[0].site.space, entries[0].site.kind == "copy"
     ours = {}
     for name in METRICS:

@@ -109,7 +109,7 @@ def cycles(trace_: Trace, name: str) -> float:
 
 
 def fetched(trace_: Trace, name: str) -> float:
-    """The same over the loads of the loop, the mean of one: `exposed`, or `hidden`, what is left of all its cycles."""
+    """Return the mean over the loads of the loop: of `exposed`, or of `hidden`, which is the rest of all cycles."""
     table = trace_.table
     loop = table["site"].to_numpy() == table["site"].to_numpy().max()
     exposed = table["exposed"].to_numpy().astype(np.int64)[loop]

@@ -1,4 +1,4 @@
-"""How near generated stencils come to a copy, and what several steps in one launch buy.
+"""Measure how near generated stencils come to a copy, and what several steps in one launch gain.
 
 Each case measures in turn, round by round: a copy of as many bytes as one step reads and writes of its fields (16 bytes a thread),
 launches of one step, launches of several steps where the reach names those, and peers on the same grid. All are plans of many launches

@@ -1,4 +1,4 @@
-"""Stencils on 4 and 8 GPUs in slabs and in boxes: every way to cut the grid, beside what the model expects of it.
+"""Measure stencils on 4 and 8 GPUs in slabs and in boxes: every way to cut the grid, next to the model's prediction.
 
 Prediction, written before the first run, by the model: slabs are fastest everywhere, because planes are copied as they lie, and axes of
 boxes are exchanged one after another, each message packed and unpacked by launches. On H200s with NVLink, best k: 7-point 256^3 on 4 GPUs

@@ -1,4 +1,4 @@
-"""The 7-point rule with other Python tools, and programs built from published sources, as peers of the stencil benchmark.
+"""Run the 7-point rule with other Python tools, and programs built from published sources, as peers of the stencil benchmark.
 
 A tool that is not installed is left out. Programs are looked for in the folder that `MEMLANE_PEERS` names; they time themselves, so their
 rates come from the same run, but not from the same rounds:
@@ -21,7 +21,7 @@ from pathlib import Path
 TURNS = 6
 """Steps between two synchronisations."""
 WEIGHTS = (0.1, 0.2, 0.15, 0.05, 0.1, 0.1, 0.3)
-"""Of the cell and its neighbours along z, y and x."""
+"""Weights of the cell and its neighbours along z, y and x."""
 
 PROGRAMS = {
     "7-point fp32 512^3": ("EBISU, 8 steps a launch", "ebisu_3d7pt 512 512 512 --fp32 --warmup --iter=400", r"([\d.]+)\s*$", 1.0),
@@ -30,7 +30,7 @@ PROGRAMS = {
     "Himeno L": ("gpu-himeno", "himeno_LARGE", r"MFLOPS measured : ([\d.]+)", 1 / 34e3),
     "Himeno XL": ("gpu-himeno", "himeno_ELARGE", r"MFLOPS measured : ([\d.]+)", 1 / 34e3),
 }
-"""Of a case: the peer's name, its command, where its output tells the rate, and what makes that Gcell/s."""
+"""Programs by case: the peer's name, its command, the pattern of the rate in its output, and the factor to Gcell/s."""
 
 
 def programs_of(case: str) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""What other tools make of the rules of the stencil benchmark, on the same grids. A peer that the machine does not have is left out."""
+"""Measure the rules of the stencil benchmark with other tools on the same grids. A peer that the machine does not have is left out."""
 
 # mypy: ignore-errors
 

@@ -1,4 +1,4 @@
-"""The rules of the stencil benchmark."""
+"""Define the rules of the stencil benchmark."""
 
 # mypy: ignore-errors
 

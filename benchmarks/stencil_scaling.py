@@ -1,4 +1,4 @@
-"""Stencils on several GPUs: strong and weak scaling over 1, 2, 4 and 8 of them, every transport, 1 to 8 steps between exchanges.
+"""Measure stencils on several GPUs: strong and weak scaling over 1, 2, 4 and 8 of them, every transport, 1 to 8 steps between exchanges.
 
 Each time is the median of 5 calls of `steps`, of about 20 ms or 1,000 steps each, everything included that a user waits for. All steps
 between exchanges are run overlapped and not, over each transport between devices of one process, in slabs, and then in all other ways to

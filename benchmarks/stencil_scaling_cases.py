@@ -1,4 +1,4 @@
-"""The cases of the benchmark of stencils on several devices, and what H200s are to reach in them."""
+"""List the cases of the benchmark of stencils on several devices, and what H200s are to reach in them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ CASES = {
 WEAK = "7-point 512^3 a device"
 """Each device has as much as one alone."""
 REACHES = {("7-point 256^3", 2): 11.0, ("7-point 256^3", 4): 7.0, ("7-point 256^3", 8): 5.5}
-"""By case and devices: the time of a step in us, with the best k and transport."""
+"""Times of a step in us that are to be reached with the best k and transport, by case and devices."""
 SPEED_UPS = {("7-point 256^3", 2): 1.5, ("7-point 512^3", 2): 1.95, ("Himeno M", 2): 1.75, ("Himeno M", 4): 3.0}
 """Times that several devices are as fast as one, each at its best."""
 SPEED_UPS_EACH_STEP = {("7-point 256^3", 4): 3.2, ("7-point 256^3", 8): 5.2}
-"""The same where each step is a launch, and an exchange follows it."""
+"""Speed-ups of several devices where each step is a launch that an exchange follows."""
 WEAK_REACH = {2: 0.98, 4: 0.97, 8: 0.97}
 GAINS = {("Himeno M", 2, "host"): 1.21}
-"""What the best k is to gain over an exchange after each step."""
+"""Speed-ups that the best k should reach over an exchange after each step."""
 _SMALL = {SEVEN: (32, 16, 32), HIMENO: (24, 8, 32)}
 
 

@@ -1,4 +1,4 @@
-"""Parts of the benchmark of stencils on several devices: exchanges alone, steps of MPI ranks, and what another tool makes of the rule."""
+"""Measure parts of the benchmark of stencils on several devices: exchanges alone, steps of MPI ranks, and the rule with another tool."""
 
 # mypy: ignore-errors
 
@@ -36,7 +36,7 @@ _THIN = 4
 """Planes of a slab that does nearly nothing but exchange."""
 _FEW, _MANY, _ROUNDS = 200, 1000, 7
 _REACH = {256: 3.5}
-"""By KiB of a face: us for both faces between two devices."""
+"""Times in us for both faces between two devices that are to be reached, by KiB of a face."""
 
 
 # -- exchanges ---------------------------------------------------------------------------------------------------------------------

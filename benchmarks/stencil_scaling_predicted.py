@@ -1,4 +1,4 @@
-"""What the model expects of stencils on 1, 2, 4 and 8 H200s, written and committed before `stencil_scaling` measures it.
+"""Predict stencils on 1, 2, 4 and 8 H200s by the model, committed before `stencil_scaling` measures them.
 
 For each case, number of devices and transport the fastest of 1 to 8 steps between exchanges, each overlapped and not, in slabs along Z and
 in the fastest cut along two and three axes; the times of all steps stand beside it. The numbers are those of `memlane stencil plan`.
@@ -36,7 +36,7 @@ LINKS = {
     "host": ("h200-nvlink", "host"),
     "flags, ring of four": ("h200-nvlink-ring", "flags"),
 }
-"""By transport the network and the link whose times are taken. The last are whole exchanges as a kernel of another program made them."""
+"""The network and the link whose times are used, by transport. The last are whole exchanges as a kernel of another program made them."""
 AXES = (1, 2, 3)
 
 

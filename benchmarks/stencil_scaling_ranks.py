@@ -1,4 +1,4 @@
-"""Steps of a stencil on the ranks of an MPI program, staged through the host: started by `stencil_scaling.py`.
+"""Run the steps of a stencil on the ranks of an MPI program, staged through the host; `stencil_scaling.py` starts this.
 
     mpiexec -n 4 python benchmarks/stencil_scaling_ranks.py cuda:0 "Himeno M"
 

@@ -1,4 +1,4 @@
-"""What launches of few to many planes take, beside what the model of `stencils/scaling` expects: slabs and borders of several devices.
+"""Measure launches of few to many planes, the slabs and borders of several devices, next to the prediction of `stencils/scaling`.
 
 Each case is a rule on slabs of growing thickness, with the kernels of several devices: they compute a range of planes of a larger grid, and
 read one more on each side. A graph of 1,000 launches, whose fields change places, and one of 200 are timed; the difference over 800 is the

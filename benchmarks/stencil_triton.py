@@ -1,4 +1,4 @@
-"""The 7-point rule by hand in Triton: a program for 1024 cells that follow each other in memory."""
+"""Define the 7-point rule by hand in Triton: a program for 1024 consecutive cells."""
 
 # mypy: ignore-errors
 

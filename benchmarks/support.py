@@ -1,4 +1,4 @@
-"""Writes `docs/instructions.md`: which instructions the emulator knows, and in which ways each was checked.
+"""Write `docs/instructions.md`: the instructions that the emulator supports, and the ways in which each was checked.
 
 The rows are those of the instruction table, and every cell is a fact found elsewhere: whether a form is emulated, by letting the emulator
 write its code; the cases by hand, in `tests/cases/instructions`; the oracle, by asking it; programs, in the texts of `tests/emulate`; the
@@ -35,7 +35,7 @@ PAGE = "instructions.md"
 MANUAL = "https://docs.nvidia.com/cuda/parallel-thread-execution/#"
 _UNPROBED = ("branch", "call")
 _COORDINATES = {"1d": 1, "2d": 2, "3d": 4, "a1d": 2, "a2d": 4, "cube": 4, "acube": 4, "2dms": 4, "a2dms": 4}
-"""By the shape of a texture or surface."""
+"""Number of coordinates, by the shape of a texture or surface."""
 _SHOWN = 3
 _TABLE_HEAD = "| form | types | emulated | by hand | oracle | on hardware |\n| --- | --- | --- | --- | --- | --- |"
 
@@ -74,7 +74,7 @@ def _legal_spellings() -> dict[tuple[str, str], tuple[Spelling, ...]]:
 
 
 _known: dict[tuple[str, str], str] = {}
-"""What `emulated` found out, by section and row."""
+"""Results of `emulated`, by section and row."""
 _refused_names: dict[tuple[str, str], frozenset[str]] = {}
 """The forms that it found refused."""
 
@@ -193,7 +193,7 @@ def _case_names() -> dict[str, tuple[str, ...]]:
 
 
 _compared_as: dict[tuple[str, str], frozenset[str]] = {}
-"""What `_names_in_results` found out, by section and row."""
+"""Results of `_names_in_results`, by section and row."""
 
 
 def _names_in_results(row: TableRow) -> frozenset[str]:

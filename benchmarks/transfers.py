@@ -1,4 +1,4 @@
-"""Remap kernels and transfers that lay arrays out anew, against plain copies, PyTorch and CuPy in the same process.
+"""Measure remap kernels and transfers that change the layout of arrays, against plain copies, PyTorch and CuPy in the same process.
 
 Kernels: transposition of 16384 x 16384 elements of 4, 2 and 1 bytes; structures of 12, 16 and 28 bytes to arrays and back, 1 GiB; rows of
 64 bytes gathered by random index from 4 GiB. Each alternates with a copy of the same bytes and with the peers; the median of paired ratios.

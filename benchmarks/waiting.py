@@ -1,4 +1,4 @@
-"""How long one waits for `count`, `trace` and `fix` of an unrolled kernel: the first time, and again.
+"""Time how long `count`, `trace` and `fix` of an unrolled kernel take: the first time, and again.
 
 The kernel is `benchmarks/kernels/bitonic.cu`, `bitonic<float, 512>`, some 900 instructions of PTX in 330 basic blocks, in 4 blocks of 256
 threads on an emulated H200. The first time the store of machine code is empty; the second command is the same again. Memlane's own modules

@@ -1,4 +1,4 @@
-"""Kernels in PTX that issue one form of `wgmma` a known number of times, or one form of asynchronous copy once."""
+"""Write kernels in PTX that issue one form of `wgmma` a known number of times, or one form of asynchronous copy once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 TILE_BYTES = 49152
 RIGHT = 16384
-"""Where B begins in the tile; A begins at 0."""
+"""Offset of B in the tile; A begins at 0."""
 PRODUCTS = 8
 """Instructions of a product in one turn of its kernel."""
 DEPTHS = {"f16": 16, "bf16": 16, "tf32": 8, "e4m3": 32, "s8": 32, "b1": 256}
@@ -21,9 +21,9 @@ class Layout:
     """The layout of a matrix in shared memory, as its descriptor says."""
 
     swizzle: int = 0
-    """Bytes, 0 for none."""
+    """Swizzle in bytes, 0 for none."""
     by_depth: bool = True
-    """K-major."""
+    """True if the matrix is K-major."""
     leading: int = 128
     stride: int = 256
     start: int = 0
@@ -56,7 +56,7 @@ class Product:
     columns: int
     type: str
     left: Layout | None
-    """None: A is in registers."""
+    """Layout of A; None if A is in registers."""
     right: Layout
     d: str = "f32"
     note: str = ""
@@ -113,7 +113,7 @@ TURN:
 
 
 def products() -> Iterator[Product]:
-    """All that are measured."""
+    """Yield all forms of products that are measured."""
     wide = packed(128)
     for columns in (8, 16, 24, 32, 40, 64, 96, 128, 192, 248, 256):
         yield Product(columns, "f16", wide, wide)
@@ -180,7 +180,7 @@ class LaneCopy:
     cache: str
     """Its cache operator, `ca` or `cg`."""
     masked: bool = False
-    """Whether lanes may fill what they copy with zeros: a size of 0 for these, as Triton gives masked lanes."""
+    """True if lanes may fill what they copy with zeros: their size is then 0, as Triton does for masked lanes."""
 
     @property
     def name(self) -> str:
@@ -209,7 +209,7 @@ class LaneCopy:
 
 
 def lane_copies() -> Iterator[LaneCopy]:
-    """All that are measured."""
+    """Yield all forms of lane copies that are measured."""
     for nbytes, cache in ((4, "ca"), (8, "ca"), (16, "ca"), (16, "cg")):
         for masked in (False, True):
             yield LaneCopy(nbytes, cache, masked)
@@ -226,11 +226,11 @@ class BulkCopy:
     """`load`, `store`, or the operation of a reduction, as `add.u32`."""
     nbytes: int
     start: int = 0
-    """Where it begins in the tile."""
+    """Offset in the tile."""
     far: int = 0
     """Bytes behind the beginning of the array."""
     box: tuple[int, int] = (0, 0)
-    """Of f32, rows and columns, with a tensor map."""
+    """Rows and columns of the box, in f32, for a copy with a tensor map."""
     swizzle: str = "none"
     at: tuple[int, int] = (0, 0)
     """Row and column of the box."""
@@ -280,7 +280,7 @@ class BulkCopy:
 
 
 def bulk_copies() -> Iterator[BulkCopy]:
-    """All that are measured."""
+    """Yield all forms of bulk copies that are measured."""
     for way in ("load", "store", "add.u32"):
         for nbytes in (16, 128, 4096):
             yield BulkCopy(way, nbytes)

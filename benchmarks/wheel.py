@@ -32,7 +32,7 @@ from harness import ROOT, Row, write
 SOURCES = ["src/memlane/cli", "src/memlane/packages.py", "pyproject.toml", "benchmarks/wheel.py"]
 VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 FOUND = {"bank-conflict", "uncoalesced-global"}
-"""What the demo's `explain` finds."""
+"""Rules of the findings in the demo."""
 PROGRAM = """\
 import sys
 import numpy as np
@@ -135,7 +135,7 @@ def demo(case: str, trial: Trial, wheel: Path) -> list[Row]:
 
 
 def optional(case: str, trial: Trial, extras: list[str]) -> list[Row]:
-    """Each part is installed by the command that the doctor prints for it; then a kernel of its front end is counted."""
+    """Install each part by the command that the doctor prints for it, and count a kernel of its front end."""
     rows = []
     (trial.folder / "program.py").write_text(PROGRAM)
     for extra in extras:
@@ -151,7 +151,7 @@ def optional(case: str, trial: Trial, extras: list[str]) -> list[Row]:
 
 
 def resolved(case: str, version: str, wheel: Path, extras: list[str]) -> list[Row]:
-    """Whether wheels of all dependencies exist for a Python that is not here."""
+    """Return whether wheels of all dependencies exist for a Python that is not installed here."""
     rows = []
     for extra in ("", *extras):
         wanted = f"{wheel}[{extra}]" if extra else str(wheel)

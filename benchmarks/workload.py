@@ -1,4 +1,4 @@
-"""The launches that are counted: those of the examples and those of the corpus of small kernels."""
+"""List the launches that are counted: those of the examples and those of the corpus of small kernels."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GROUPS: dict[str, Group] = {
 }
 NAMES = (*EXAMPLES, *GROUPS)
 ABOUT: dict[str, str] = {case.kernel: case.about for group in GROUPS.values() for case in group.cases}
-"""By kernel of the corpus: what is good or bad in it."""
+"""Description of what is good or bad, by kernel of the corpus."""
 
 
 def launch_all(name: str, target_name: str, observer: Observer, quick: bool) -> None:

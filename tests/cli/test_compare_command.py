@@ -6,6 +6,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from memlane.record import Perturbation, load
 from tests.cli.conftest import EXAMPLES, Command
 
@@ -43,13 +45,18 @@ def test_counts_that_depend_on_the_order_of_threads_are_an_exception(memlane: Co
 
 
 def test_records_do_not_hide_what_was_gained(memlane: Command, recorded: Path) -> None:
-    """The times of launches without probes are said first where both sides have them; without them, it is said what a life holds."""
+    """The times of launches without probes are said first where both sides have them, else modelled ones, else lifetimes."""
     words = ("compare", recorded, recorded, "--kernel", "tiled=padded")
     lived = memlane(*words)
-    assert lived.lines[0].startswith("tiled -> padded: a traced warp lives ")
+    assert lived.lines[0].startswith("tiled -> padded: a launch with probes takes ")
+    assert any(line.startswith("  modelled time with probes: ") for line in lived.lines)
     assert any(line.startswith("  life of a traced warp: ") for line in lived.lines)
     assert "Traces taken with --perturbation also hold the time of the launch without probes" in " ".join(lived.out.split())
     trace = load(recorded)
+    timeless = [replace(one, time=None) for one in trace.launches]
+    replace(trace, launches=tuple(timeless)).save("timeless.parquet")
+    known = memlane("compare", "timeless.parquet", "timeless.parquet", *words[3:])
+    assert known.lines[0].startswith("tiled -> padded: a traced warp lives ")
     times = {"naive": 30_000.0, "tiled": 7_110.0, "padded": 3_420.0}
     launches = [
         replace(one, perturbation=Perturbation(plain_ns=times[one.kernel.partition("(")[0]], probed_ns=9e4)) for one in trace.launches
@@ -60,6 +67,7 @@ def test_records_do_not_hide_what_was_gained(memlane: Command, recorded: Path) -
         assert answer.lines[0].startswith("tiled -> padded: a launch without probes takes 7.11 -> 3.42 us (-52 %); line 33 -> 48")
         assert "  time without probes: 7.11 -> 3.42 us" in answer.lines
         assert "--perturbation" not in answer.out
+        assert "with probes" not in answer.out
         [kernel] = json.loads(memlane("compare", "timed.parquet", "timed.parquet", *words[3:], "--json").out)["kernels"]
         assert (kernel["time_ns"]["before"], kernel["time_ns"]["after"]) == (7110, 3420)
         assert kernel["time_ns"]["changed"] is (True if modelled else None)  # what is noise between runs, nobody knows
@@ -99,3 +107,19 @@ def test_what_cannot_be_compared_is_said(memlane: Command, recorded: Path) -> No
     replace(load(recorded), target="cuda:0", modelled=False).save("gpu.parquet")
     answer = memlane("compare", recorded, "gpu.parquet")
     assert "Note: times are not compared: one side was measured and the other modelled." in answer.lines
+
+
+def test_warps_that_live_longer_in_a_shorter_launch_are_no_loss(memlane: Command, recorded: Path) -> None:
+    """The tile makes the warps of a transpose live longer, and a large launch shorter, because its stores are whole sectors."""
+    trace = load(recorded)
+    cycles = {"naive": 3960, "tiled": 1980, "padded": 1000}  # at 1,980 MHz
+    launches = [
+        replace(one, time=None if one.time is None else replace(one.time, cycles=cycles[one.kernel.partition("(")[0]]))
+        for one in trace.launches
+    ]
+    replace(trace, launches=tuple(launches), clock_mhz=1980.0).save("large.parquet")
+    words = ("compare", "large.parquet", "large.parquet", "--kernel", "naive=tiled")
+    assert memlane(*words).lines[0].startswith("naive -> tiled: a launch with probes takes 2 -> 1 us (-50 %); ")
+    [kernel] = json.loads(memlane(*words, "--json").out)["kernels"]
+    assert kernel["cycles_of_life"]["after"] > kernel["cycles_of_life"]["before"]
+    assert (kernel["probed_ns"]["before"], kernel["probed_ns"]["after"]) == (pytest.approx(2000), pytest.approx(1000))

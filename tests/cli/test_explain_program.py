@@ -138,6 +138,34 @@ def test_a_launch_that_another_package_makes_is_told_apart(memlane: Command, tmp
     )
 
 
+def test_an_error_in_a_compiler_that_memlane_calls_is_not_taken_for_a_launch(memlane: Command, tmp_path) -> None:
+    """Triton raises an OSError where its cache cannot be written."""
+    script = tmp_path / "own.py"
+    inner = "exec(compile('raise OSError(\"no folder\")', 'x', 'exec'), {'__name__': 'triton.runtime.cache'})"
+    script.write_text(f"exec(compile({inner!r}, 'y', 'exec'), {{'__name__': 'memlane.compile.triton_frontend'}})\n")
+    answer = memlane("explain", script)
+    assert answer.code == 1
+    assert answer.err.splitlines()[-1] == "OSError: no folder"
+
+
+def test_a_kernel_without_findings_is_to_be_checked_next(memlane: Command) -> None:
+    """No finding does not mean that the results are right."""
+    source = Path("nobar.cu")
+    source.write_text(
+        "__global__ void reversed(float *out, const float *in) {\n    __shared__ float t[256];\n    t[threadIdx.x] = in[threadIdx.x];\n"
+        "    out[threadIdx.x] = t[255 - threadIdx.x];\n}\n"
+    )
+    answer = memlane("explain", source, "--grid", 1, "--block", 256, "--arg", "f4[256]", "--arg", "f4[256]")
+    assert answer.code == 0
+    command, _, purpose = answer.lines[-1].partition("  # ")
+    assert purpose == "races, accesses out of bounds, misused barriers"
+    words = shlex.split(command)
+    assert words[:3] == ["Next:", "memlane", "check"]
+    checked = memlane(*words[2:])
+    assert checked.code == 1
+    assert "1. data race, reversed" in checked.out
+
+
 def test_a_script_that_uses_another_launcher_only_is_told_what_to_do() -> None:
     assert unseen_launches(["numpy", "numba"]) == (
         "; launches that Numba makes are not observed: load the kernel with target.load(ml.numba(function, types)) and launch that"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import sys
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +30,17 @@ def test_a_line_is_drawn_from_a_run(memlane: Command) -> None:
     assert ElementTree.parse("naive.svg").getroot().get("aria-label", "").startswith("32 lanes x 4 B touch 32 sectors where 4 would do.")
     again = memlane("show", "transpose.cu:18", SCRIPT, "--svg", "naive.svg", "--", "64")
     assert (again.code, again.err) == (2, "memlane: naive.svg exists; pass --force (force=True in Python) to replace it\n")
+
+
+def test_the_svg_is_written_although_a_reader_closed_the_pipe(memlane: Command, record: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(*_: object, **__: object) -> None:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    for stream in ("stdout", "stderr"):  # Typer replaces both
+        monkeypatch.setattr(sys, stream, getattr(sys, stream))
+    monkeypatch.setattr("memlane.cli.show.display", closed)
+    assert memlane("show", "transpose.cu:18", record, "--svg", "naive.svg").err == ""
+    assert Path("naive.svg").read_text().startswith("<svg")
 
 
 def test_a_line_is_drawn_from_a_record_and_by_the_rules_of_another_chip(memlane: Command, recorded: Path) -> None:

@@ -45,6 +45,14 @@ def test_the_table_of_the_page_is_what_the_command_prints(memlane: Command) -> N
     assert memlane(*command.split()).out == table
 
 
+def test_no_column_is_cut_at_80(memlane: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    answer = memlane("stencil", "plan", "7-point", "--shape", "256x256x256", "--devices", "1,16")
+    assert "\N{HORIZONTAL ELLIPSIS}" not in answer.out
+    assert max(map(len, answer.lines)) <= 80
+    assert {"computation", "communication"} <= set(answer.out.split())
+
+
 def test_the_experiment_of_the_paper(memlane: Command) -> None:
     """Himeno on 16 nodes of TSUBAME 2.0: two steps between exchanges are best by the model (figure 13)."""
     machine = ("--chip", "m2050", "--network", "tsubame2", "--model", "kawamura", "--flop-per-cell", 28, "--bytes-per-cell", 88)

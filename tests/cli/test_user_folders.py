@@ -180,3 +180,13 @@ def test_a_working_directory_that_is_gone(memlane: Command, tmp_path: Path, monk
     (tmp_path / "gone").rmdir()
     answer = memlane("count", "job.py")
     assert (answer.code, answer.err) == (2, "memlane: the working directory was deleted or cannot be read; change to another one\n")
+
+
+def test_a_home_that_cannot_be_written_gets_no_completion(memlane: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("file").write_text("")
+    monkeypatch.setenv("HOME", str(Path("file/home").absolute()))
+    monkeypatch.setattr("shellingham.detect_shell", lambda: ("bash", "/bin/bash"))
+    answer = memlane("--install-completion")
+    assert answer.code == 1
+    assert answer.err.startswith(f"memlane: {Path('file/home').absolute()}")
+    assert answer.err.endswith(" cannot be written: Not a directory; memlane --show-completion prints the completion\n")

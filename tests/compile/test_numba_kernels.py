@@ -138,6 +138,13 @@ def test_a_bad_access_names_the_line_of_python(target: Target) -> None:
         kernel[1, 32](target.zeros(10))
 
 
+def test_a_bad_access_names_the_argument_as_it_was_passed(target: Target) -> None:
+    """An array fills several parameters, which nobody who launches the kernel counts."""
+    kernel = target.load(numba(kernels.vector_add, "void(float32[::1], float32[::1], float32[::1])"))["vector_add"]
+    with pytest.raises(BadAccess, match=r"past the end of the 40-byte allocation at 0x[0-9a-f]+, argument 3 \(f4\[10\]\)$"):
+        kernel[1, 32](target.zeros(32), target.zeros(32), target.zeros(10))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

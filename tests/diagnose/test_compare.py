@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from memlane.diagnose.changes import CERTAINTY
-from memlane.diagnose.comparison import Comparison, compare, summary
+from memlane.diagnose.changes import CERTAINTY, Comparison, summary
+from memlane.diagnose.comparison import compare
 from memlane.diagnose.spread import median_change
 from memlane.errors import CommandError, RecordError
 from memlane.record import Counts, LaunchInfo, Site, SiteCounts, Trace, build_trace

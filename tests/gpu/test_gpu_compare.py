@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from memlane.compile import cuda
-from memlane.diagnose.comparison import compare, summary
+from memlane.diagnose.changes import summary
+from memlane.diagnose.comparison import compare
 from memlane.diagnose.side import LAUNCHES
 from memlane.driver import Device
 from memlane.launch import LoadedModule

@@ -44,7 +44,7 @@ def test_a_sample_of_the_blocks_stands_for_all() -> None:
     assert part.share < 0.2 < whole.share == 1.0
     assert part.us == pytest.approx(whole.us, rel=0.1)
     assert part.limiting == whole.limiting
-    assert re.search(r"1\d % of the blocks ran; parts of this sample differ by \+-[\d.]+ [nu]s", str(part))
+    assert re.search(r"1\d % of the blocks ran; predictions from parts of this sample differ by \+-[\d.]+ [nu]s", str(part))
     assert "sampled" not in str(whole)
 
 

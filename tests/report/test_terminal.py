@@ -150,7 +150,7 @@ def test_a_terminal_gets_colour_where_transactions_are_wasted() -> None:
 def test_times_carry_their_meaning() -> None:
     text = " ".join(to_text(render_trace(transpose())).split())
     assert (
-        "modelled for NVIDIA H200 (no GPU was measured); probe dependent, paper; the time of the probe itself is not subtracted: "
+        "modelled for NVIDIA H200 (no GPU was measured); probe scheme dependent, paper; the time of the probe itself is not subtracted: "
         "dependent 6." in text
     )
     assert "The probe makes accesses wait for each other" in text

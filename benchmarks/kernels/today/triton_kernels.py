@@ -1,4 +1,4 @@
-"""Kernels as they are written in Triton today: products with a group of weights, with persistent blocks, and of numbers of one byte;
+"""Define kernels as they are written in Triton today: products with a group of weights, with persistent blocks, and of one-byte numbers;
 attention backward; a norm, a softmax, a scan, the largest of a row, pages of a cache. (`../attention.ptx` is attention forward.)
 
 `python benchmarks/corpus_today.py` compiles them to the `.ptx` files beside this one, so that who counts them needs no Triton.
@@ -23,7 +23,7 @@ def tile(a_at, b_at, k, step_a, step_b, BLOCK_K: tl.constexpr, total):
 
 @triton.jit
 def grouped_product(c, a, b, ends, groups, n, k, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
-    """Rows of a times the weights of their group, as experts are: group g has the rows up to ends[g], a multiple of BLOCK_M."""
+    """Multiply rows of a by the weights of their group, as for experts: group g has the rows up to ends[g], a multiple of BLOCK_M."""
     row = tl.program_id(0) * BLOCK_M
     group = 0
     for one in range(groups):
@@ -37,7 +37,7 @@ def grouped_product(c, a, b, ends, groups, n, k, BLOCK_M: tl.constexpr, BLOCK_N:
 
 @triton.jit
 def persistent_product(c, a, b, m, n, k, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
-    """Each block does one tile after another."""
+    """Multiply matrices; each block computes one tile after another."""
     across = n // BLOCK_N
     for number in range(tl.program_id(0), m // BLOCK_M * across, tl.num_programs(0)):
         rows = number // across * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -49,7 +49,7 @@ def persistent_product(c, a, b, m, n, k, BLOCK_M: tl.constexpr, BLOCK_N: tl.cons
 
 @triton.jit
 def byte_product(c, a, b, n, k, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, SUM: tl.constexpr):
-    """Numbers of one byte, b by its columns; the sums are floats or integers."""
+    """Multiply one-byte numbers, b by its columns; the sums are floats or integers."""
     rows, columns = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M), tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     inner = tl.arange(0, BLOCK_K)
     a_at, b_at = a + rows[:, None] * k + inner[None, :], b + columns[None, :] * k + inner[:, None]
@@ -69,7 +69,7 @@ def int8_product(c, a, b, n, k, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BL
 
 @triton.jit
 def attention_of_keys(dk, dv, q, k, v, do, high, delta, n, scale, BLOCK: tl.constexpr, WIDTH: tl.constexpr):
-    """Backward: the gradients of a block of keys and values, over all queries."""
+    """Compute the gradients of a block of keys and values, over all queries."""
     rows, inner = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, WIDTH)
     at = rows[:, None] * WIDTH + inner[None, :]
     keys, values = tl.load(k + at), tl.load(v + at)
@@ -88,7 +88,7 @@ def attention_of_keys(dk, dv, q, k, v, do, high, delta, n, scale, BLOCK: tl.cons
 
 @triton.jit
 def attention_of_queries(dq, q, k, v, do, high, delta, n, scale, BLOCK: tl.constexpr, WIDTH: tl.constexpr):
-    """Backward: the gradients of a block of queries, over all keys."""
+    """Compute the gradients of a block of queries, over all keys."""
     rows, inner = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, WIDTH)
     at = rows[:, None] * WIDTH + inner[None, :]
     queries, out = tl.load(q + at), tl.load(do + at)
@@ -125,7 +125,7 @@ def softmax(out, x, columns, BLOCK: tl.constexpr):
 
 @triton.jit
 def scan(out, x, n, BLOCK: tl.constexpr):
-    """Sums up to each element of a row, a block of it at a time."""
+    """Compute the sums up to each element of a row, one block of it at a time."""
     row, before = tl.program_id(0), tl.zeros((), tl.int32)
     for start in range(0, n, BLOCK):
         at = row * n + start + tl.arange(0, BLOCK)
@@ -136,7 +136,7 @@ def scan(out, x, n, BLOCK: tl.constexpr):
 
 @triton.jit
 def top_k(out, x, n, BLOCK: tl.constexpr, K: tl.constexpr):
-    """The largest of each row, in order."""
+    """Store the largest elements of each row, in order."""
     row = tl.program_id(0)
     values = tl.load(x + row * n + tl.arange(0, BLOCK))
     tl.store(out + row * K + tl.arange(0, K), tl.topk(values, K))
@@ -144,7 +144,7 @@ def top_k(out, x, n, BLOCK: tl.constexpr, K: tl.constexpr):
 
 @triton.jit
 def paged_gather(out, pages, table, each, PAGE: tl.constexpr, WIDTH: tl.constexpr):
-    """Rows of a cache that lies in pages, which a table names, in their order."""
+    """Gather rows of a cache that lies in pages, in the order of the table that names the pages."""
     request, number = tl.program_id(0), tl.program_id(1)
     page = tl.load(table + request * each + number)
     rows, columns = tl.arange(0, PAGE), tl.arange(0, WIDTH)

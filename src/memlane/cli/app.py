@@ -111,6 +111,8 @@ def run(application: typer.Typer, arguments: Sequence[str]) -> int:
         stream.flush()
     except OSError as error:
         said = stream.refusal(error) or stream.refusal_of_file(error)
+        if "--install-completion" in arguments:
+            said = f"{error.filename} cannot be written: {error.strerror}; memlane --show-completion prints the completion"
         if said is None:
             raise
         with suppress(OSError):

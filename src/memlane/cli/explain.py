@@ -52,7 +52,7 @@ def explain(
     """Explain what is wrong with the memory accesses of a program or a record file, most expensive first.
 
     A program is traced and its transactions are counted. On a GPU, each launch runs a second time for that, and is not counted if the
-    memory that it writes cannot be restored in between.
+    memory that it writes cannot be restored in between. For a script or a record file, `--kernel` selects the findings of one kernel.
     """
     if program.is_record:
         program.refuse_options(launch=launch, target=target, deterministic=deterministic, counts=counts)
@@ -83,7 +83,9 @@ def _tell(done: Recording, program: Program, top: int | None, why: bool, brief: 
             show(report.render_worst(findings, clean, top or (len(findings) if brief else report.TOP), notes=notes, brief=brief))
         for title, reason in done.uncounted.items():
             typer.echo(f"{report.label(title)} was not counted: {reason}. Pass --counts to count it anyway.")
-        typer.echo(f"Next: memlane report {shlex.quote(str(program.path))}{program.launch_words}")
+        verb = "report" if findings or program.is_record else "check"
+        purpose = "" if verb == "report" else "  # races, accesses out of bounds, misused barriers"
+        typer.echo(f"Next: memlane {verb} {shlex.quote(str(program.path))}{program.launch_words}{purpose}")
 
 
 def _explained(done: Recording, program: Program) -> Findings:

@@ -93,11 +93,16 @@ def unseen_launches(loaded: Collection[str]) -> str:
 
 
 def _advice(error: BaseException) -> str:
-    """Return a line of advice for an error raised in another package's kernel launch, which memlane cannot observe; empty otherwise."""
+    """Return a line of advice for an error raised in another package's kernel launch, which memlane cannot observe; empty otherwise.
+
+    An error in the compiler of such a package, called by memlane, is not one of a launch.
+    """
     frames, modules = error.__traceback__, set[str]()
     while frames is not None:
         modules.add(frames.tb_frame.f_globals.get("__name__", ""))
         frames = frames.tb_next
+    if any(module.startswith("memlane.compile") for module in modules):
+        return ""
     for prefix, name, instead in _LAUNCHERS.values():
         if any(module.startswith(prefix) for module in modules):
             return (

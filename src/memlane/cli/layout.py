@@ -65,7 +65,7 @@ def search(
     ] = 3,
     as_json: o.Json = False,
 ) -> None:
-    """Find the layout of a shared-memory tile that is best for all of the patterns, and prove by exhaustion what it is worth."""
+    """Find the layout of a shared-memory tile that is best for all of the patterns, by counting every candidate at every offset."""
     chosen = widths(width)
     if len(chosen) != 1:
         raise CommandError(f"--width {width}: give one width; to use another width for one pattern, append it to the pattern, as in row@16")

@@ -126,11 +126,12 @@ KernelArguments = Annotated[
     typer.Option(
         "--arg",
         metavar="SPEC",
-        help="The next argument of the kernel. An array: [NAME:]DTYPE[SHAPE][=zeros|arange|random:SEED|FILE.npy], for example "
-        "in:f4[1024,1024]=random:7 (drawn by numpy.random.default_rng(7): floats from 0 to 1, integers from 0 to 255). "
-        "A number: VALUE:DTYPE, for "
-        "example 1024:i4. A structure: its members in braces, for example "
-        "'{f4[1024]=arange, 1024:i4}'. A texture: 'texture(f4[64,64]=random:7, filter=linear)'.",
+        help=(
+            "The next argument of the kernel. An array: [NAME:]DTYPE[SHAPE][=FILL], for example f4[1024] or in:f4[1024,1024]=random:7. "
+            "FILL: zeros, arange, FILE.npy, or random:SEED (drawn by numpy.random.default_rng(SEED): floats from 0 to 1, integers from 0 "
+            "to 255). A number: VALUE:DTYPE, for example 1024:i4. A structure: its members in braces, for example "
+            "'{f4[1024]=arange, 1024:i4}'. A texture: 'texture(f4[64,64]=random:7, filter=linear)'."
+        ),
         rich_help_panel=KERNEL,
     ),
 ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memlane.cli import options as o
-from memlane.cli.command import runs_program
+from memlane.cli.command import runs_program_or_file
 from memlane.cli.failure import Failure, finished, passing_on
 from memlane.cli.later import later
 from memlane.cli.output import may_write
@@ -100,7 +100,7 @@ Rules = Annotated[
 Svg = Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Write the picture as SVG too.", rich_help_panel=o.RESULT)]
 
 
-@runs_program
+@runs_program_or_file
 def show(
     program: Program,
     place: Place,
@@ -131,14 +131,15 @@ def show(
     found = _examples(trace, wanted, (op, array), asked, failure)
     drawing = pictures.drawing_of(trace, found[0], rules or own or _chip_of(trace))
     with passing_on(failure):
+        if picture is not None and failure is None:  # before anything is printed, which fails where a reader closed the pipe
+            with record.replacing(picture, force) as stream:
+                stream.write(pictures.to_svg(drawing).encode())
         display(pictures.render_drawing(drawing), width=WIDTH)
         for line in _others(trace, trace.sites[found[0].site]):
             typer.echo(line)
         if failure is not None:
             display(report.broken_off_note(failure.why), *([f"{svg} was not written."] if svg else []))
         elif picture is not None:
-            with record.replacing(picture, force) as stream:
-                stream.write(pictures.to_svg(drawing).encode())
             typer.echo(f"Wrote {svg}")
 
 

@@ -17,15 +17,16 @@ from memlane.cli.output import wrong_use
 from memlane.cli.stream import for_a_document
 from memlane.cli.terminal import show, show_json
 from memlane.errors import CommandError
-from memlane.network import names as network_names
 from memlane.number_format import plural
 
 if TYPE_CHECKING:
+    from memlane import network as networks
     from memlane import report, stencils, timeloop
     from memlane.stencils import problem as problems
     from memlane.stencils import published, scaling
     from memlane.stencils.rule import Rule
 else:
+    networks = later("memlane.network")
     problems = later("memlane.stencils.problem")
     published = later("memlane.stencils.published")
     report = later("memlane.report")
@@ -33,7 +34,7 @@ else:
     stencils = later("memlane.stencils")
     timeloop = later("memlane.timeloop")
 
-_MACHINE, _PROBLEM = "Machine", "Problem"
+_MACHINE, _PROBLEM, _PREDICTED = "Machine", "Problem", "What to predict"
 _MOST = {"--devices": 4096, "--steps-per-exchange": 64, "--axes": 3}
 """Maximum number in a list, by option."""
 _EXTENTS = {1: "1048576", 2: "4096x4096", 3: "256x256x256"}
@@ -57,7 +58,7 @@ _Devices = Annotated[
 ]
 _StepsPerExchange = Annotated[
     str,
-    typer.Option("--steps-per-exchange", "-k", metavar="LIST", help="Steps between two exchanges.", rich_help_panel=o.WHAT),
+    typer.Option("--steps-per-exchange", "-k", metavar="LIST", help="Steps between two exchanges.", rich_help_panel=_PREDICTED),
 ]
 _Chip = Annotated[
     str,
@@ -74,8 +75,8 @@ _Network = Annotated[
     typer.Option(
         "--network",
         metavar="NAME",
-        help=f"The network between the devices: {', '.join(network_names())}, or a .toml file; default: the peer links in the chip file.",
-        autocompletion=o.one_of(*network_names()),
+        help="The network between the devices, such as h200-nvlink, or a .toml file; default: the peer links in the chip file.",
+        autocompletion=lambda incomplete: o.one_of(*networks.names())(incomplete),
         rich_help_panel=_MACHINE,
     ),
 ]
@@ -89,11 +90,12 @@ _Model = Annotated[
         metavar="NAME",
         help="The model: memlane (fitted to measured kernels) or kawamura (of the 2012 paper).",
         autocompletion=o.one_of("memlane", "kawamura"),
-        rich_help_panel=o.WHAT,
+        rich_help_panel=_PREDICTED,
     ),
 ]
 _Axes = Annotated[
-    str, typer.Option("--axes", metavar="LIST", help="How many axes to divide among the devices: 1 makes slabs.", rich_help_panel=o.WHAT)
+    str,
+    typer.Option("--axes", metavar="LIST", help="How many axes to divide among the devices: 1 makes slabs.", rich_help_panel=_PREDICTED),
 ]
 _StepsPerLaunch = Annotated[
     int | None,
@@ -102,7 +104,7 @@ _StepsPerLaunch = Annotated[
         metavar="N",
         min=1,
         help="Steps per launch; default: the number that is predicted to be fastest.",
-        rich_help_panel=o.WHAT,
+        rich_help_panel=_PREDICTED,
     ),
 ]
 _Schedule = Annotated[
@@ -115,12 +117,12 @@ _Schedule = Annotated[
             "choice of the model."
         ),
         autocompletion=o.one_of("linked", "independent"),
-        rich_help_panel=o.WHAT,
+        rich_help_panel=_PREDICTED,
     ),
 ]
 _NoOverlap = Annotated[
     bool,
-    typer.Option("--no-overlap", help="Run all launches of a device after the exchange.", rich_help_panel=o.WHAT),
+    typer.Option("--no-overlap", help="Run all launches of a device after the exchange.", rich_help_panel=_PREDICTED),
 ]
 _Dtype = Annotated[
     str,
@@ -175,24 +177,13 @@ def plan(
     as_json: o.Json = False,
 ) -> None:
     """Predict the time of a step for each number of devices, decomposition and number of steps between exchanges. Nothing runs."""
-    if (flop_per_cell is None) != (bytes_per_cell is None):
-        raise CommandError("pass --flop-per-cell and --bytes-per-cell together, or neither")
-    for option, value in (("--flop-per-cell", flop_per_cell), ("--bytes-per-cell", bytes_per_cell)):
-        if value is not None and not 0 < value < 1e9:
-            raise CommandError(f"{option} {value:g}: it must be a positive number")
-    extents = _numbers("--shape", shape, "x")
+    work = _work(flop_per_cell, bytes_per_cell)
     with wrong_use():
-        given, (most, single) = _boundary(boundary), _types(dtype)
-        with for_a_document(as_json):
-            rules = _rules(rule)
-        _check_extents(rules[0], extents, shape)
+        rules, grid, dtypes = _problem(rule, shape, dtype, boundary, as_json)
         found = scaling.plan_scaling(
-            _Rules(rules), stencils.Grid(tuple(extents), most, given), _numbers("--devices", devices),
-            _numbers("--steps-per-exchange", steps_per_exchange), chip=chip, network=network, model=model, transport=transport,
-            dtypes=single,
-            swap=tuple(one.strip() for one in swap.split(",")) if swap else (), axes=_numbers("--axes", axes),
-            steps_per_launch=steps_per_launch, schedule=schedule, overlap=not no_overlap,
-            work=None if flop_per_cell is None or bytes_per_cell is None else scaling.CellWork(flop_per_cell, bytes_per_cell),
+            rules, grid, _numbers("--devices", devices), _numbers("--steps-per-exchange", steps_per_exchange), chip=chip, network=network,
+            model=model, transport=transport, dtypes=dtypes, swap=tuple(one.strip() for one in swap.split(",")) if swap else (),
+            axes=_numbers("--axes", axes), steps_per_launch=steps_per_launch, schedule=schedule, overlap=not no_overlap, work=work,
         )  # fmt: skip
     if as_json:
         show_json({**report.document_head("stencil plan"), **found.document()})
@@ -205,6 +196,28 @@ class _Rules:
 
     def __init__(self, rules: tuple[Rule, ...]) -> None:
         self.rules = rules
+
+
+def _work(flop_per_cell: float | None, bytes_per_cell: float | None) -> scaling.CellWork | None:
+    """Return the work per cell for the model of the paper, None if not given. Raises CommandError for one number without the other."""
+    for option, value in (("--flop-per-cell", flop_per_cell), ("--bytes-per-cell", bytes_per_cell)):
+        if value is not None and not 0 < value < 1e9:
+            raise CommandError(f"{option} {value:g}: it must be a positive number")
+    if flop_per_cell is None and bytes_per_cell is None:
+        return None
+    if flop_per_cell is None or bytes_per_cell is None:
+        raise CommandError("pass --flop-per-cell and --bytes-per-cell together, or neither")
+    return scaling.CellWork(flop_per_cell, bytes_per_cell)
+
+
+def _problem(rule: str, shape: str, dtype: str, boundary: str, as_json: bool) -> tuple[_Rules, stencils.Grid, dict[str, str]]:
+    """Return the rules, the grid, and the types of single fields that differ from the grid's default type."""
+    extents = _numbers("--shape", shape, "x")
+    default, dtypes = _types(dtype)
+    with for_a_document(as_json):
+        rules = _rules(rule)
+    _check_extents(rules[0], extents, shape)
+    return _Rules(rules), stencils.Grid(tuple(extents), default, _boundary(boundary)), dtypes
 
 
 def _numbers(option: str, text: str, between: str = ",") -> list[int]:

@@ -11,45 +11,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
-from memlane.diagnose.changes import CERTAINTY, Change, KernelChange, LineChange
+from memlane.diagnose.changes import CERTAINTY, Change, Comparison, KernelChange, LineChange
 from memlane.diagnose.matching import match_lines
 from memlane.diagnose.side import Line, Side, SideKernel, read_side
 from memlane.diagnose.spread import Numbers, median_change
 from memlane.errors import CommandError
-from memlane.number_format import plural, rounded
 from memlane.record import Counts, Trace
 
 Subject = Trace | Counts | Sequence[Counts] | str | os.PathLike[str]
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """The result of `compare`. `str()` summarises it in a few sentences."""
-
-    kernels: tuple[KernelChange, ...]
-    names: tuple[str, str]
-    """Names of the sides: paths, or `before` and `after`."""
-    not_compared: tuple[str, ...]
-    """Kernels that only one side has, with that side."""
-    notes: tuple[str, ...]
-
-    def __str__(self) -> str:
-        """Summarise the changes in a few sentences."""
-        return summary(self)
-
-    @property
-    def is_change(self) -> bool:
-        """Whether anything changed by more than noise."""
-        return any(
-            kernel.cycles_of_life.is_change
-            or kernel.time_ns.is_change
-            or kernel.only_before
-            or kernel.only_after
-            or any(line.is_change for line in kernel.lines)
-            for kernel in self.kernels
-        )
 
 
 def compare(a: Subject, b: Subject, kernels: Mapping[str, str] | None = None) -> Comparison:
@@ -161,12 +131,15 @@ def _kernel(one: SideKernel, other: SideKernel, first: Side, second: Side, timed
         only_before=tuple(matched.only_before),
         only_after=tuple(matched.only_after),
         cycles_of_life=_median_change(one.lives, other.lives, timed, is_exact),
-        time_ns=_without_probes(one, other, timed, first.modelled and second.modelled),
+        time_ns=_time_change(one.plain_ns, other.plain_ns, timed, first.modelled and second.modelled),
+        probed_ns=_time_change(one.probed_ns, other.probed_ns, timed, True),
         launches=(one.launches, other.launches),
         notes=tuple(notes),
     )
 
 
+_MOST = 3
+"""Maximum number of lines named in a note."""
 _STAGES = {"global": "straight into global memory", "shared": "into shared memory first"}
 
 
@@ -223,88 +196,9 @@ def _median_change(before: Numbers, after: Numbers, timed: bool, is_exact: bool)
     return Change(*found[:2], is_exact=True) if is_exact else Change(*found)
 
 
-def _without_probes(one: SideKernel, other: SideKernel, timed: bool, is_exact: bool) -> Change:
-    known = timed and one.plain_ns is not None and other.plain_ns is not None
-    return Change(one.plain_ns, other.plain_ns, is_exact=is_exact) if known else Change(None, None)
+def _time_change(before: float | None, after: float | None, timed: bool, is_exact: bool) -> Change:
+    return Change(before, after, is_exact=is_exact) if timed and before is not None and after is not None else Change(None, None)
 
 
 def _per(number: int | None, launches: int) -> float | None:
     return None if number is None or not launches else number / launches
-
-
-# -- in words ----------------------------------------------------------------------------------------------------------------------
-
-_WORDS = {
-    "requests": "accesses",
-    "sectors_per_request": "sectors per request",
-    "wavefronts_per_request": "wavefronts per request",
-    "cycles_p50": "median latency",
-    "cycles_per_warp": "cycles of a warp",
-}
-_MOST = 3
-"""Maximum number of lines named in a summary."""
-
-
-def summary(comparison: Comparison) -> str:
-    """Return what changed, in a few sentences."""
-    return " ".join(sentences(comparison))
-
-
-def sentences(comparison: Comparison) -> list[str]:
-    """Return what changed: a sentence per kernel, and one that names the kernels that were not compared."""
-    found = [_describe_kernel(kernel) for kernel in comparison.kernels]
-    if comparison.not_compared:
-        found.append(f"Not compared: {', '.join(comparison.not_compared)}.")
-    return found
-
-
-def _describe_kernel(kernel: KernelChange) -> str:
-    name = kernel.after if kernel.before == kernel.after else f"{kernel.before} -> {kernel.after}"
-    changed = sorted((line for line in kernel.lines if line.is_change), key=_weight, reverse=True)
-    parts = _describe_whole(kernel)
-    parts += [_describe_line(line) for line in changed[:_MOST]]
-    if len(changed) > _MOST:
-        parts.append(f"{plural(len(changed) - _MOST, 'more line')} changed")
-    parts += [f"line {line.line} ({line.op}) is gone" for line in kernel.only_before[:_MOST]]
-    parts += [f"line {line.line} ({line.op}) is new" for line in kernel.only_after[:_MOST]]
-    is_noisy = any(line.cycles_p50.difference is not None and not line.cycles_p50.is_exact for line in kernel.lines)
-    beyond = " beyond noise" if is_noisy else ""
-    if not parts:
-        return f"{name}: no change{beyond}."
-    still = sum(not line.is_change for line in kernel.lines)
-    rest = f"; no change{beyond} in {plural(still, 'other access')}" if still else ""
-    return f"{name}: {'; '.join(parts)}{rest}."
-
-
-def _describe_whole(kernel: KernelChange) -> list[str]:
-    """Describe the kernel as a whole: its time without probes if known, else the lifetime of its traced warps."""
-    time, life = kernel.time_ns, kernel.cycles_of_life
-    if time.before is not None and time.after is not None:
-        if abs(time.after - time.before) < 1e-9:
-            return []
-        in_us = Change(time.before / 1e3, time.after / 1e3)
-        return [f"a launch without probes takes {_from_to(in_us, ' us')}"]
-    return [f"a traced warp lives {_from_to(life, ' cycles')}"] if life.is_change else []
-
-
-def _describe_line(line: LineChange) -> str:
-    place = f"line {line.after}" if line.before == line.after else f"line {line.before} -> {line.after}"
-    told = [f"{_WORDS[name]} {_from_to(change)}" for name, change in line.changes.items() if change.is_change]
-    return f"{place} ({line.op}): {', '.join(told)}"
-
-
-def _from_to(change: Change, unit: str = "") -> str:
-    assert change.before is not None
-    assert change.after is not None
-    percent = None if change.ratio is None else 100 * (change.ratio - 1)
-    share = "" if percent is None else f" ({percent:+.1f} %)" if abs(percent) < 0.95 else f" ({percent:+.0f} %)"
-    return f"{rounded(change.before)} -> {rounded(change.after)}{unit}{share}"
-
-
-def _weight(line: LineChange) -> float:
-    """Return the importance of a change: cycles per warp if known, else transactions of all requests."""
-    cycles = line.cycles_per_warp.difference
-    if cycles is not None:
-        return abs(cycles)
-    moved = [line.sectors_per_request.difference, line.wavefronts_per_request.difference]
-    return sum(abs(one) for one in moved if one is not None) * (line.requests.after or 0)

@@ -88,6 +88,8 @@ class SideKernel:
     """Where its records were first written: `shared` or `global` memory; empty if unknown."""
     plain_ns: float | None = None
     """Time of a launch without probes, the median over its launches; None unless all of them were timed."""
+    probed_ns: float | None = None
+    """Modelled time of a launch with its probes, the median over its launches; None unless all of them have one."""
     limited_by: tuple[str, ...] = ()
     """Distinct limiters of its modelled times, without probes if known."""
 
@@ -166,7 +168,8 @@ def _kernel_of(
     lives = _lives(trace, [launch.id for launch in launches], sampling_shift)
     staged = frozenset(launch.staging.memory for launch in launches if launch.staging is not None)
     shapes = _shapes((one.grid, one.block) for one in launches)
-    return SideKernel(kernel, tuple(lines), len(launches), shapes, lives, sampled, staged, _plain_ns(launches), _limited_by(launches))
+    plain_ns, probed_ns = _plain_ns(launches), _probed_ns(launches, trace.clock_mhz)
+    return SideKernel(kernel, tuple(lines), len(launches), shapes, lives, sampled, staged, plain_ns, probed_ns, _limited_by(launches))
 
 
 def _limited_by(launches: Sequence[LaunchInfo]) -> tuple[str, ...]:
@@ -178,6 +181,11 @@ def _limited_by(launches: Sequence[LaunchInfo]) -> tuple[str, ...]:
 def _plain_ns(launches: Sequence[LaunchInfo]) -> float | None:
     timed = [one.perturbation.plain_ns for one in launches if one.perturbation is not None and one.perturbation.plain_ns is not None]
     return float(np.median(timed)) if timed and len(timed) == len(launches) else None
+
+
+def _probed_ns(launches: Sequence[LaunchInfo], clock_mhz: float) -> float | None:
+    timed = [one.time.cycles for one in launches if one.time is not None]
+    return 1e3 * float(np.median(timed)) / clock_mhz if timed and len(timed) == len(launches) and clock_mhz else None
 
 
 def _sampling_shift(launches: Sequence[LaunchInfo]) -> int:

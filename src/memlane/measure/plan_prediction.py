@@ -62,7 +62,8 @@ class PlanPrediction:
             kernel_us = one.us - one.launch_us
             how = f"limited by {one.limiting}"
             if one.share < 1:
-                how += f"; sampled: {percent(one.share)} of the blocks ran, +-{duration(1e3 * one.spread_us)} between parts of the sample"
+                spread = duration(1e3 * one.spread_us)
+                how += f"; {percent(one.share)} of the blocks ran; predictions from parts of this sample differ by +-{spread}"
             lines.append(f"{kernel_label(one.kernel)}: {duration(1e3 * kernel_us)}, {plural(count, 'launch')} ({one.chip}, {how})")
         lines += (
             [f"the chip file has no rates for these parts, so they are assumed to be unlimited: {', '.join(self.missing)}"]

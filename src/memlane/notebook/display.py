@@ -18,7 +18,7 @@ _TEXT = {
     ("memlane.record.trace", "Trace"): "trace_text",
     ("memlane.record.counts", "Counts"): "counts_text",
     ("memlane.diagnose.rules", "Findings"): "findings_text",
-    ("memlane.diagnose.comparison", "Comparison"): "comparison_text",
+    ("memlane.diagnose.changes", "Comparison"): "comparison_text",
 }
 """Function of `tables` that displays a type, by module and name of the type."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memlane.diagnose import Findings
-from memlane.diagnose.comparison import Comparison
+from memlane.diagnose.changes import Comparison
 from memlane.record import Counts, Trace
 from memlane.report import render_counts, render_findings, render_trace, to_text
 from memlane.report.comparison import render_comparison

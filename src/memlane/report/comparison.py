@@ -10,8 +10,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from memlane.diagnose.changes import CERTAINTY, Change, KernelChange, LineChange
-from memlane.diagnose.comparison import Comparison, summary
+from memlane.diagnose.changes import CERTAINTY, Change, Comparison, KernelChange, LineChange, summary
 from memlane.diagnose.side import Line
 from memlane.number_format import UNKNOWN, percent, short
 from memlane.report.json import document_head
@@ -40,6 +39,8 @@ def _kernel(kernel: KernelChange) -> list[RenderableType]:
     parts: list[RenderableType] = [plain(name, "bold"), plain(f"  launches: {_from_to(*kernel.launches)}")]
     if kernel.time_ns.difference is not None:
         parts.append(Text("  time without probes: ").append_text(_time(kernel.time_ns)).append(" us"))
+    elif kernel.probed_ns.difference is not None:
+        parts.append(Text("  modelled time with probes: ").append_text(_time(kernel.probed_ns)).append(" us"))
     if kernel.cycles_of_life.difference is not None:
         parts.append(Text("  life of a traced warp: ").append_text(_cell(kernel.cycles_of_life)).append(" cycles"))
     parts += [plain(f"  Note: {note}.", "yellow") for note in kernel.notes]
@@ -193,6 +194,7 @@ def _kernel_entry(kernel: KernelChange) -> dict[str, Any]:
         "launches": list(kernel.launches),
         "cycles_of_life": _change_entry(kernel.cycles_of_life),
         "time_ns": _change_entry(kernel.time_ns),
+        "probed_ns": _change_entry(kernel.probed_ns),
         "lines": [
             {
                 "file": line.file,

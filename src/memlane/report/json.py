@@ -25,9 +25,9 @@ even where the program continued; they are not among the counted ones. The kinds
                       `merged`: the same for the accesses that the assembler merged from several sites, if requested;
                       sources: known texts of the source files, by the names in the sites
     kind "comparison" before, after: names of the two sides; summary, changed, certainty (of the intervals); kernels: list of {before,
-                      after, launches, cycles_of_life, time_ns (of a launch without probes), lines, only_before, only_after}; each number
-                      of a line is {before, after, low, high (bounds of the difference; null where noise was not examined), is_exact,
-                      changed (null: cannot be said)}
+                      after, launches, cycles_of_life, time_ns (of a launch without probes), probed_ns (modelled, with probes), lines,
+                      only_before, only_after}; each number is {before, after, low, high (bounds of the difference; null where noise was
+                      not examined), is_exact, changed (null: cannot be said)}
     kind "reports"    launches: number of launches checked; kernels: their titles; reports: list of the fields of `memlane.launch.Report`
                       with `place` and the paragraph as `text`
     kind "summary"    chip, target, modelled (times come from the emulator's clock), version, driver (of the GPU; empty

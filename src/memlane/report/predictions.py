@@ -52,7 +52,9 @@ def _explained(one: Prediction) -> list[Text]:
     if one.not_sampled:
         how += f"; all blocks ran, {one.not_sampled}"
     if one.share < 1:
-        how += f"; {percent(one.share)} of the blocks ran; parts of this sample differ by +-{duration(1e3 * one.spread_us)}"
+        how += (
+            f"; {percent(one.share)} of the blocks ran; predictions from parts of this sample differ by +-{duration(1e3 * one.spread_us)}"
+        )
     lines = [Text.assemble(f"  {one.chip}: {duration(1e3 * one.us)}, limited by ", (one.limiting, "bold"), f" ({how})")]
     busy = [f"{part.name} {percent(one.utilization(part))}" + (f" ({part.moved})" if part.moved else "") for part in one.parts[:_PARTS]]
     lines += [plain(f"    busy: {text}", "" if number == 0 else "dim") for number, text in enumerate(busy)]

@@ -167,7 +167,7 @@ def _footer(trace: Trace) -> list[Text]:
             "them."
         )
     notes += [
-        f"Cycles: from the start to the end of a warp's access, {origin}; probe {', '.join(schemes) or 'none'}{empty}.",
+        f"Cycles: from the start to the end of a warp's access, {origin}; probe scheme {', '.join(schemes) or 'none'}{empty}.",
         f"End read when: complete = the value had arrived; issued = the access had left the warp and may complete later{_reasons(trace)}.",
         *completeness_notes(trace),
         *perturbation_notes(trace),

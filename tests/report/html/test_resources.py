@@ -50,6 +50,10 @@ def test_the_axis_of_the_roofline_is_written_out_and_ends_at_roofs_that_matter()
     roofline = resources_of(replace(trace, launches=(replace(trace.launches[0], time=time), trace.launches[1])), H200).roofline
     assert roofline is not None
     assert [mark.label.partition(":")[0] for mark in roofline.rows[0].roofs] == ["DRAM"]
+    small = replace(trace, launches=(replace(trace.launches[0], time=time), trace.launches[1]))
+    text = read(render_page(small)).by_id("resources").text
+    assert "Parts below 1 % of the time are not listed." in text
+    assert "LSU" not in text
     launch = replace(trace.launches[0], time=modelled_time(H200, 100_000_000, traffic(fetched=10, wavefronts=100_000)))
     roofline = resources_of(replace(trace, launches=(launch, trace.launches[1])), H200).roofline
     assert roofline is not None

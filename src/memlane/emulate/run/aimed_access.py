@@ -6,6 +6,7 @@ An address alone says little: one that lies in the gap between two arrays may be
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import accumulate
 
 from memlane.emulate.run.memory import Allocation, Memory
 from memlane.launch import Launch
@@ -81,10 +82,19 @@ def distance_to(address: int, allocation: Allocation) -> int:
 
 def argument_name(launch: Launch, allocation: Allocation) -> str:
     """Return the argument in an allocation as text, such as `argument 2 (f4[1000])`; empty if there is none."""
-    for number, argument in enumerate(launch.arguments, 1):
+    for position, argument in enumerate(launch.arguments):
         if argument.memory is not None and allocation.low <= argument.memory[0] < allocation.high:
-            return f"argument {number} ({argument.text})"
+            return f"argument {_argument_number(launch, position)} ({argument.text})"
     return ""
+
+
+def _argument_number(launch: Launch, position: int) -> int:
+    """Return the number of the argument that fills a parameter, from 1; an array of Numba fills several."""
+    convention = launch.kernel.function.convention
+    if convention is None:
+        return position + 1
+    ends = accumulate(form.width() for form in convention.arguments)
+    return next((number for number, end in enumerate(ends, 1) if position < end), position + 1)
 
 
 def _is_copy(one: Instruction, other: Instruction) -> bool:

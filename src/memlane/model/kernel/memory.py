@@ -104,7 +104,7 @@ def _l2(chip: Chip, sampled: Sampled, traffic: Traffic) -> Iterator[Part]:
         return
     asked = sum(traffic.total(name) for name in L2_TRAFFIC)
     own = traffic.fetched_pairs * (chip.bandwidth.dram_piece or SECTOR_BYTES) // SECTOR_BYTES + traffic.written_back
-    yield Part("L2", (asked + own) / rate, f"{asked:,} sectors for multiprocessors and {own:,} from and to DRAM at {rate:g} a clock")
+    yield Part("L2", (asked + own) / rate, f"{asked:,} sectors for multiprocessors and {own:,} from and to DRAM at {rate:g} per clock")
 
 
 def _fabric(chip: Chip, traffic: Traffic) -> Iterator[Part]:

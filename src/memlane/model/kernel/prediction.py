@@ -112,7 +112,7 @@ class Prediction:
             lines.append(f"  all blocks ran, {self.not_sampled}")
         if self.share < 1:
             spread = duration(1e3 * self.spread_us)
-            lines.append(f"  {percent(self.share)} of the blocks ran; parts of this sample differ by +-{spread}")
+            lines.append(f"  {percent(self.share)} of the blocks ran; predictions from parts of this sample differ by +-{spread}")
         return "\n".join([*lines, *(f"  {one}" for one in self.doubts)])
 
     def utilization(self, part: Part) -> float:

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
-from memlane.diagnose.changes import MEASURES, Change, KernelChange, LineChange
-from memlane.diagnose.comparison import Comparison, compare_sides, sentences
+from memlane.diagnose.changes import MEASURES, Change, Comparison, KernelChange, LineChange, sentences
+from memlane.diagnose.comparison import compare_sides
 from memlane.diagnose.side import Line, read_side
 from memlane.number_format import UNKNOWN
 from memlane.record import Trace, kernel_label, replacing
@@ -162,6 +162,7 @@ def _table(kernel: KernelChange) -> KernelTable:
     rows += [_alone(line, shown, "new", kernel.launches[1]) for line in kernel.only_after]
     whole = [
         ("time of a launch without probes, us", _cell("time", _in_us(kernel.time_ns))),
+        ("modelled time of a launch with probes, us", _cell("probed", _in_us(_with_probes(kernel)))),
         ("life of a traced warp, cycles", _cell("life", kernel.cycles_of_life)),
     ]
     return KernelTable(
@@ -171,6 +172,11 @@ def _table(kernel: KernelChange) -> KernelTable:
         tuple(HEADS[name] for name in shown),
         tuple(rows),
     )
+
+
+def _with_probes(kernel: KernelChange) -> Change:
+    """Return the modelled time with probes where none without probes is known."""
+    return kernel.probed_ns if kernel.time_ns.difference is None else Change(None, None)
 
 
 def _in_us(change: Change) -> Change:

@@ -28,7 +28,7 @@ from memlane.report.html.pack import Columns
 from memlane.report.html.resources import resources_of
 from memlane.report.html.source_view import files_of, operations_of
 from memlane.report.html.timeline import Timeline, as_plain, timeline
-from memlane.report.html.trace_facts import END_WORDS, trace_facts, warnings
+from memlane.report.html.trace_facts import END_WORDS, MEANINGS, trace_facts, warnings
 from memlane.report.show import access_pictures
 from memlane.report.totals import counted_sites, order_notes
 from memlane.report.transactions import is_alarming, with_ideal
@@ -237,6 +237,7 @@ def environment() -> Environment:
         "with_ideal": with_ideal,
         "alarming": is_alarming,
         "end_word": lambda label: END_WORDS.get(label, label),
+        "end_meanings": MEANINGS,
         "spark": (SPARK_WIDTH, SPARK_HEIGHT),
     }
     return made

@@ -17,8 +17,17 @@ WITH_PROBES = "modelled, with its probes"
 PREDICTED = "predicted, without probes"
 CHART_WIDTH, ROW_HEIGHT, NAME_WIDTH, MARGIN = 860, 34, 170, 40
 """Sizes of the roofline, in its own units."""
-LEAST_SHARE = 0.001
-"""The roof of a part that takes less of the time than this is not drawn."""
+LEAST_SHARE = 0.01
+"""A part of the chip that takes less of the time than this is neither listed nor drawn."""
+
+
+_WORDS = {
+    "LSU": "LSU: the load-store unit of a multiprocessor.",
+    "of one SM": "\N{LEFT DOUBLE QUOTATION MARK}Of one SM\N{RIGHT DOUBLE QUOTATION MARK}: of the busiest multiprocessor.",
+    "L2 fabric": "L2 fabric: the connection between the two halves of L2.",
+    "beginning of blocks": "Beginning of blocks: the rate at which the chip starts blocks.",
+}
+"""Explanations of words in the names of parts."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +61,11 @@ class KernelResources:
     resources: tuple[Resource, ...]
     missing: tuple[str, ...]
     """Rates that the chip file does not have."""
+
+    @property
+    def shown(self) -> list[Resource]:
+        """Return the parts that are listed: those that take a visible share of the time."""
+        return [part for part in self.resources if part.share >= LEAST_SHARE]
 
 
 @dataclass(frozen=True)
@@ -91,6 +105,14 @@ class Resources:
     kernels: tuple[KernelResources, ...] = ()
     roofline: Roofline | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> list[str]:
+        """Return the explanations of the words in the names of the listed parts, and whether parts are left out."""
+        names = [part.name for one in self.kernels for part in one.shown]
+        found = [said for word, said in _WORDS.items() if any(word in name for name in names)]
+        left_out = any(len(one.shown) < len(one.resources) for one in self.kernels)
+        return [*found, f"Parts below {100 * LEAST_SHARE:g} % of the time are not listed."] if left_out else found
 
 
 def resources_of(trace: Trace, chip: Chip | None) -> Resources:
@@ -221,5 +243,5 @@ def _roofline(kernels: Sequence[KernelResources]) -> Roofline | None:
 
 def _roofs(kernel: KernelResources) -> list[Resource]:
     """Return the parts whose roofs are drawn, the lowest roof first. The others would only stretch the axis."""
-    drawn = [part for part in kernel.resources if part.roof_gb_per_s and part.share >= LEAST_SHARE]
+    drawn = [part for part in kernel.shown if part.roof_gb_per_s]
     return sorted(drawn, key=lambda part: part.roof_gb_per_s or 0.0)

@@ -78,7 +78,7 @@ def _launch(launch: LaunchInfo) -> str:
         f"{plural(launch.shared_bytes, 'byte')} of dynamic shared memory" if launch.shared_bytes else "",
         f"stream {launch.stream}" if launch.stream else "",
         f"arguments {', '.join(launch.arguments)}" if launch.arguments else "",
-        f"probe {launch.scheme}" if launch.scheme else "",
+        f"probe scheme {launch.scheme}" if launch.scheme else "",
         f"traced: {launch.sample}" if launch.sample is not None else "",
         f"{plural(launch.lost, 'record')} lost" if launch.lost else "",
         f"failed: {launch.failed}" if launch.failed else "",
@@ -96,7 +96,8 @@ def _completeness(trace: Trace) -> Facts:
     if unseen:
         rows.append(("transactions", f"not kept for {plural(unseen, 'access')}, including those of the probes"))
     windows = ", ".join(f"{name} {plural(cycles, 'cycle')}" for name, cycles in trace.windows.items())
-    rows.append(("empty window", f"{windows}; not subtracted from any number here" if windows else "not known for this target"))
+    if windows:
+        rows.append(("empty window", f"{windows}: what a probe records around nothing; not subtracted from any number here"))
     rows += [("ends", note) for note in completeness_notes(trace)]
     rows += [("called functions", note.partition(": ")[2]) for note in [called_note(trace.sites)] if note]
     rows += [("not examined", note.removeprefix("Not examined: ")) for note in [_skipped(trace.skipped)] if note]

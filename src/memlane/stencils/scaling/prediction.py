@@ -14,7 +14,9 @@ from memlane.errors import StencilError
 from memlane.stencils.tiles import Tile
 
 _WIDTH, _ROOMY = 118, 92
-"""Columns of a plan as text, and those from which its columns stand two blanks apart."""
+"""Width of a plan as text, and the width from which its columns are two blanks apart, with headings of one line."""
+_NARROW = {"exchange": "ex-\nchange", "boundary": "bound-\nary", "speed-up": "speed-\nup", "a launch": "a\nlaunch"}
+"""Headings that take two lines where the columns are one blank apart, so that no column is cut at 80."""
 
 
 @dataclass(frozen=True)
@@ -109,10 +111,10 @@ class ScalingPlan:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         heads = ["devices", "cut", "k", "step", "inner", "exchange", "boundary", "bound by", "Gcell/s", "speed-up"]
-        several = any(one.steps_per_launch > 1 for one in self.rows)
-        table = Table(box=None, pad_edge=False, padding=(0, 2 if options.max_width >= _ROOMY else 1, 0, 0))
+        several, roomy = any(one.steps_per_launch > 1 for one in self.rows), options.max_width >= _ROOMY
+        table = Table(box=None, pad_edge=False, padding=(0, 2 if roomy else 1, 0, 0))
         for head in [*heads, "a launch"] if several else heads:
-            table.add_column(Text(head), justify="left" if head in ("cut", "bound by") else "right")
+            table.add_column(Text(head if roomy else _NARROW.get(head, head)), justify="left" if head in ("cut", "bound by") else "right")
         for one in self.rows:
             is_best, speedup = one == self.best(one.devices), self.speedup(one)
             alone = "" if one.is_overlapped or one.devices == 1 or not one.exchange_us else " !"
