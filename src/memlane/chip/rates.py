@@ -133,6 +133,8 @@ class Bandwidth:
     """Packets of additions of floats; None: same rate as other packets."""
     atomic_parts: Count | None = None
     """Parts of L2 that execute atomic operations, each for different lines; None: one part."""
+    l2_fabric: SectorsPerClock | None = None
+    """Sectors stored and sectors fetched from DRAM with which Nsight Compute shows the connection between the halves of L2 as fully busy."""
     blocks: BlocksPerClock | None = None
     """Blocks that begin on all multiprocessors together."""
     dram_piece: Bytes | None = None

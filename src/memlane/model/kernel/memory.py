@@ -23,9 +23,11 @@ CONTENDED_ATOMICS = "atomics at one place"
 FABRIC = "L2 fabric"
 """Name of the traffic between the two halves of L2, each attached to one half of DRAM. It never limits more than DRAM does; Nsight Compute
 shows it as L2 throughput for streaming kernels."""
-FABRIC_SHARE = 0.53
-"""Of the rate at which L2 serves multiprocessors, by `breakdown` of tuned kernels in benchmarks/results/h200/predict_calibration.json: 75
-sectors a clock on an H200."""
+_FABRIC_SHARE = 0.46
+"""Rate of that traffic on chips without a measurement, as a share of the rate at which L2 serves multiprocessors: that of H100 and H200."""
+_SEEN_WRITES = 0.75
+"""Share of the bytes written to DRAM that a launch writes before it ends; the rest stays in L2 until later ones need the room. Fitted to
+the tuned kernels of benchmarks/results/h100/predict_measured.json and of h200, where it is 0.5 to 0.9."""
 MODELLED_ELSEWHERE = ("DRAM", "LSU of one SM", "atomics of one line")
 """Floors that are modelled here, or by the clock layer, in other ways."""
 
@@ -38,6 +40,8 @@ class Shared:
     missing: tuple[str, ...]
     moved_bytes: float
     """Bytes moved between the multiprocessors and L2."""
+    seen_dram: float
+    """Share of the bytes from and to DRAM that a profiler sees during the launch."""
 
 
 def shared_parts(chip: Chip, sampled: Sampled) -> Shared:
@@ -45,9 +49,14 @@ def shared_parts(chip: Chip, sampled: Sampled) -> Shared:
     traffic = _extrapolate(chip, sampled)
     floors = modelled_time(chip, 0, traffic)
     found = [Part(floor.name, floor.cycles, floor.moved) for floor in floors.floors if floor.name not in MODELLED_ELSEWHERE]
-    found += [*_fabric(chip, traffic), *_l2(chip, sampled, traffic), *_dram(chip, sampled, traffic), *_atomics(chip, sampled)]
+    found += [*_fabric(chip, traffic), *_l2(chip, sampled, traffic), *_dram(chip, traffic), *_atomics(chip, sampled)]
     moved = SECTOR_BYTES * sum(traffic.total(name) for name in L2_TRAFFIC)
-    return Shared(tuple(found), floors.missing, moved)
+    return Shared(tuple(found), floors.missing, moved, _seen_dram(chip, traffic))
+
+
+def _seen_dram(chip: Chip, traffic: Traffic) -> float:
+    read, written = _dram_bytes(chip, traffic)
+    return (read + _SEEN_WRITES * written) / (read + written) if read + written else 1.0
 
 
 def _extrapolate(chip: Chip, sampled: Sampled) -> Traffic:
@@ -68,12 +77,18 @@ def _extrapolate(chip: Chip, sampled: Sampled) -> Traffic:
     )
 
 
-def _dram(chip: Chip, sampled: Sampled, traffic: Traffic) -> Iterator[Part]:
+def _dram_bytes(chip: Chip, traffic: Traffic) -> tuple[int, float]:
+    """Return the bytes that DRAM reads and writes."""
     piece = chip.bandwidth.dram_piece or SECTOR_BYTES
     read = _in_pieces(traffic.fetched, traffic.fetched_pairs, piece) + _filled(traffic, piece)
     written = float(traffic.written_back * SECTOR_BYTES)
     if traffic.allocated and _filled(traffic, piece):
         written *= _in_pieces(traffic.allocated, traffic.allocated_pairs, piece) / (traffic.allocated * SECTOR_BYTES)
+    return read, written
+
+
+def _dram(chip: Chip, traffic: Traffic) -> Iterator[Part]:
+    read, written = _dram_bytes(chip, traffic)
     mixed = chip.bandwidth.dram_mixed or chip.copy_gb_per_s or chip.bandwidth.dram_read or chip.dram_gb_per_s
     alone = max(mixed, chip.bandwidth.dram_read or mixed)
     turned = 2 * min(read, written)  # equal parts of reads and writes, between which DRAM alternates
@@ -108,10 +123,11 @@ def _l2(chip: Chip, sampled: Sampled, traffic: Traffic) -> Iterator[Part]:
 
 
 def _fabric(chip: Chip, traffic: Traffic) -> Iterator[Part]:
-    if chip.bandwidth.l2_read is not None:
+    rate = chip.bandwidth.l2_fabric or _FABRIC_SHARE * (chip.bandwidth.l2_read or 0.0)
+    if rate:
         sectors = (chip.bandwidth.dram_piece or SECTOR_BYTES) / SECTOR_BYTES * traffic.fetched_pairs
         stored = traffic.total("written") + traffic.total("partly_written")
-        yield Part(FABRIC, (sectors + stored) / (FABRIC_SHARE * chip.bandwidth.l2_read))
+        yield Part(FABRIC, (sectors + stored) / rate)
 
 
 def _atomics(chip: Chip, sampled: Sampled) -> Iterator[Part]:

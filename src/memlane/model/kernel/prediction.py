@@ -154,17 +154,18 @@ def predicted(chip: Chip, sampled: Sampled) -> Prediction:
         (*shared.missing, *missing),
         tuple(name for name in chip.assumed if name in rates),
         len(rates),
-        _throughputs(chip, busy, together),
+        _throughputs(chip, busy, together, shared.seen_dram),
         shared.moved_bytes,
     )
 
 
-def _throughputs(chip: Chip, parts: Sequence[Part], cycles: float) -> dict[str, float]:
+def _throughputs(chip: Chip, parts: Sequence[Part], cycles: float, seen_dram: float) -> dict[str, float]:
     """Return the throughputs of the chip's units as in Nsight Compute.
 
-    They refer to its elapsed time, for L1 to the active time of the multiprocessors, for DRAM to the rated bandwidth.
+    They refer to its elapsed time, for L1 to the active time of the multiprocessors, for DRAM to the rated bandwidth and to the share of
+    its bytes that are moved during the launch.
     """
-    rated = (chip.bandwidth.dram_mixed or chip.dram_gb_per_s) / chip.dram_gb_per_s
+    rated = seen_dram * (chip.bandwidth.dram_mixed or chip.dram_gb_per_s) / chip.dram_gb_per_s
     found = dict.fromkeys(("SM", "L1", "L2", "DRAM"), 0.0)
     for part in parts:
         group = GROUPS.get(part.name) or ("SM" if part.name.endswith("pipe") else "L2")
