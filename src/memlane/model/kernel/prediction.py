@@ -97,7 +97,7 @@ class Prediction:
     @property
     def limiting(self) -> str:
         """The limiter: the busiest part, or `latency` if none is busy for `LIMITING_SHARE` of the time."""
-        busiest = self.parts[0] if self.parts else None
+        busiest = next((part for part in self.parts if part.name != FABRIC), None)
         return busiest.name if busiest is not None and busiest.cycles >= LIMITING_SHARE * self.cycles else LATENCY
 
     def __str__(self) -> str:
