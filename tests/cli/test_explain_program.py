@@ -157,11 +157,9 @@ def test_a_kernel_without_findings_is_to_be_checked_next(memlane: Command) -> No
     )
     answer = memlane("explain", source, "--grid", 1, "--block", 256, "--arg", "f4[256]", "--arg", "f4[256]")
     assert answer.code == 0
-    command, _, purpose = answer.lines[-1].partition("  # ")
-    assert purpose == "races, accesses out of bounds, misused barriers"
-    words = shlex.split(command)
-    assert words[:3] == ["Next:", "memlane", "check"]
-    checked = memlane(*words[2:])
+    purpose, _, command = answer.lines[-1].partition(": memlane ")
+    assert purpose == "Next, to look for races, accesses out of bounds and misused barriers"
+    checked = memlane(*shlex.split(command))
     assert checked.code == 1
     assert "1. data race, reversed" in checked.out
 

@@ -224,7 +224,7 @@ def test_scheme_is_what_the_record_says(memlane: Command, scheme: str) -> None:
     exposed = [row["exposed"] for row in trace.table.to_pylist() if row["op"].startswith("ld")]
     assert all((one is not None) == (scheme == "exposed") for one in exposed)
     assert trace.table["exposed"].null_count >= trace.table.num_rows - len(exposed), "none of the stores"
-    assert f"probe {scheme}" in " ".join(answer.lines)
+    assert f"probe scheme {scheme}" in " ".join(answer.lines)
 
 
 @pytest.mark.parametrize(

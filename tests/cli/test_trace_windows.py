@@ -94,4 +94,4 @@ def test_what_may_not_fit_is_told_before_the_launch(memlane: Command) -> None:
     assert answer.code == 0
     notes = [line for line in answer.err.splitlines() if line.startswith("memlane: note: ")]
     assert notes
-    assert all("records per warp" in note and note.endswith("the number of records dropped beyond that is reported") for note in notes)
+    assert all("records per warp" in note and note.endswith("the report says how many were lost") for note in notes)

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlane.compile import cuda_to_ptx, nvrtc
+from memlane.compile import cuda, cuda_to_ptx, nvrtc
 from memlane.compile.hostbody import Body
 from memlane.compile.tokens import tokenize
-from memlane.errors import CompileError
+from memlane.errors import BadLaunch, CompileError
+from memlane.launch.kernel_names import find_kernel
 from memlane.ptx import parse
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -79,6 +80,18 @@ void f() {
     note, offer = compiled.notes
     assert offer == "no host code launches the kernel template k; ask for one with --instantiate 'k<...>'"
     assert note.startswith("host code that may launch a kernel was not followed: lost.cu(4): error: ")
+
+
+def test_a_template_without_an_instantiation_is_offered_when_its_kernel_is_asked_for() -> None:
+    module = cuda("namespace a { template <class T> __global__ void k(T* p) { *p = 1; } }\n__global__ void plain() { }")
+    for name in ("k", "k<float>", "a::k"):
+        with pytest.raises(BadLaunch) as caught:
+            find_kernel(module, name)
+        assert str(caught.value) == (
+            "k is a template and has no instantiation here; ask for one with instantiate=('k<...>',) or --instantiate 'k<...>'"
+        )
+    with pytest.raises(BadLaunch, match=r"^no kernel 'kk' in .*; it has: plain$"):
+        find_kernel(module, "kk")
 
 
 def test_what_cannot_be_followed_is_offered_by_name() -> None:

@@ -83,9 +83,10 @@ def _tell(done: Recording, program: Program, top: int | None, why: bool, brief: 
             show(report.render_worst(findings, clean, top or (len(findings) if brief else report.TOP), notes=notes, brief=brief))
         for title, reason in done.uncounted.items():
             typer.echo(f"{report.label(title)} was not counted: {reason}. Pass --counts to count it anyway.")
-        verb = "report" if findings or program.is_record else "check"
-        purpose = "" if verb == "report" else "  # races, accesses out of bounds, misused barriers"
-        typer.echo(f"Next: memlane {verb} {shlex.quote(str(program.path))}{program.launch_words}{purpose}")
+        command = "Next: memlane report"
+        if not findings and not program.is_record:
+            command = "Next, to look for races, accesses out of bounds and misused barriers: memlane check"
+        typer.echo(f"{command} {shlex.quote(str(program.path))}{program.launch_words}")
 
 
 def _explained(done: Recording, program: Program) -> Findings:

@@ -386,7 +386,7 @@ class _Compilation:
             instantiated=dict(answer.lowered),
             log=answer.log,
             notes=(*told, *notes.of_templates(unused)),
-            left_out=self.device_launches.kernels,
+            left_out={**notes.of_templates_by_name(unused), **self.device_launches.kernels},
         )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 from memlane.compile.nvrtc import Diagnostic
+from memlane.titles import plain_name
 
 _MOST = 3
 """Maximum number of omissions of a kind that are listed individually."""
@@ -37,6 +38,12 @@ def of_templates(unused: Sequence[str]) -> list[str]:
     if len(unused) <= _MOST:
         return [f"no host code launches the kernel template {name}; {told} '{name}<...>'" for name in unused]
     return [f"no host code launches {len(unused)} kernel templates: {listed(unused)}; {told} '{unused[0]}<...>'"]
+
+
+def of_templates_by_name(unused: Sequence[str]) -> dict[str, str]:
+    """Return for each kernel template without an instantiation, by its plain name, the message for those who ask for it."""
+    asked = "ask for one with instantiate=('{0}<...>',) or --instantiate '{0}<...>'"
+    return {plain_name(name): f"{name} is a template and has no instantiation here; {asked.format(name)}" for name in unused}
 
 
 def of_lambdas(errors: Iterable[Diagnostic]) -> list[str]:

@@ -47,8 +47,8 @@ class LaunchPlan:
             )
         elif self.limited:
             yield (
-                f"{name}: the buffer holds {plural(self.records_per_warp, 'record')} per warp; the number of records dropped "
-                f"beyond that is reported"
+                f"{name}: the buffer holds {plural(self.records_per_warp, 'record')} per warp, and a warp may make more; the report "
+                f"says how many were lost"
             )
 
     def tell(self) -> None:
