@@ -41,6 +41,7 @@ ADDRESSES: dict[str, tuple[str, str, object]] = {
     "around 2^32": ("add.s32 %x, %at, 0x80000000; add.s32 %x, %x, 0x80000000;", "%x", LANE + 40),
     "a number with the sign bit added": ("add.s64 %y, %wide, 0xfffffffffffffff4;", "%y", LANE + 37),
     "a product added": ("mad.lo.s32 %x, %lane, -4, %at;", "%x", 40 + 0 * LANE),
+    "a product whose first factor is a constant": ("mad.lo.s32 %x, 4, %lane, %at;", "%x", 2 * LANE + 40),
     "a product of constants added": ("mad.lo.s32 %x, 3, -4, %at;", "%x", LANE + 37),
     "a wide product added": ("mad.wide.s32 %y, %lane, -4, %wide;", "%y+8", 42 + 0 * LANE),
     "low bits set": ("mov.u32 %x, tile; or.b32 %x, %x, 12;", "%x", 3 + 0 * LANE),
