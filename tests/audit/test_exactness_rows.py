@@ -145,6 +145,11 @@ ROWS: Mapping[str, Row] = {
         "ptxas turned the store into 1 x 4 B global load",
     ),
     "under a condition": ("straight", lambda code: code.instead(code.access, f"@P5 {code.text(code.access)}"), "put a condition on it"),
+    "under a condition behind a label": (
+        "labelled",
+        lambda code: code.instead(code.access, f"@P5 {code.text(code.access)}"),
+        "put a condition on it",
+    ),
     "under a condition that always holds": ("straight", lambda code: code.instead(code.access, f"@PT {code.text(code.access)}"), ""),
     "jumped over by some": (
         "straight",

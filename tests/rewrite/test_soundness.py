@@ -50,6 +50,7 @@ ADDRESSES: dict[str, tuple[str, str, object]] = {
     "the one or the other": ("sub.s32 %x, %at, 8; setp.gt.u32 %p, %lane, 9; selp.b32 %x, %x, %at, %p;", "%x", LANE + 40 - 2 * (LANE > 9)),
     "depending on the path taken": ("mov.u32 %x, %at; setp.gt.u32 %p, %lane, 9; @%p sub.s32 %x, %at, 8;", "%x", LANE + 40 - 2 * (LANE > 9)),
     "generic, a constant subtracted": ("cvta.shared.u64 %y, %wide; sub.s64 %y, %y, 4;", "generic %y", LANE + 39),
+    "generic, converted to as many bits": ("cvta.shared.u64 %y, %wide; cvt.s64.u64 %y, %y;", "generic %y", LANE + 40),
     "generic and back, a constant subtracted": (
         "cvta.shared.u64 %y, %wide; sub.s64 %y, %y, 4; cvta.to.shared.u64 %y, %y; cvt.u32.u64 %x, %y;",
         "%x",
