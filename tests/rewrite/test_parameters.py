@@ -194,6 +194,23 @@ def test_a_table_has_room_for_its_greatest_value(kernels: object, farthest: int,
     assert f"ld.global.nc.{kind}" in text
 
 
+class Bytes(Permuted):
+    """Places by a table that is too long to be computed."""
+
+    def offset(self, place: Sequence[Expression]) -> Expression:
+        row, column = place
+        return table([255 - one for one in range(256)], column) + row * 256
+
+
+def test_a_long_table_of_small_values_is_one_of_bytes(kernels: object) -> None:
+    target, a = kernels.target, np.arange(2 * 256, dtype="f4").reshape(2, 256)
+    norms = ml.relayout(kernels["norms"], Bytes(a.shape, (0, 1)), parameter=0, shape=a.shape, dtype="f4")
+    assert re.search(r"\.global \.align 8 \.u8 memlane_layout_0\[256\]", ml_text(norms))
+    out = target.zeros(2)
+    norms[1, 32](target.array(a[:, ::-1].copy()), out, 2, 256)
+    assert np.allclose(out.numpy(), (a * a).sum(axis=1) + a[:, 0])
+
+
 def test_a_layout_that_divides_what_can_be_negative_is_refused(kernels: object) -> None:
     with pytest.raises(LayoutError, match="divides a value that can be negative, which is not supported in kernels"):
         ml.relayout(kernels["norms"], Divided((96, 20), (0, 1)), parameter=0, shape=(96, 20), dtype="f4")
