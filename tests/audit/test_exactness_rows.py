@@ -145,6 +145,11 @@ ROWS: Mapping[str, Row] = {
         "ptxas turned the store into 1 x 4 B global load",
     ),
     "under a condition": ("straight", lambda code: code.instead(code.access, f"@P5 {code.text(code.access)}"), "put a condition on it"),
+    "under a condition behind a label": (
+        "labelled",
+        lambda code: code.instead(code.access, f"@P5 {code.text(code.access)}"),
+        "put a condition on it",
+    ),
     "under a condition that always holds": ("straight", lambda code: code.instead(code.access, f"@PT {code.text(code.access)}"), ""),
     "jumped over by some": (
         "straight",
@@ -230,6 +235,27 @@ def test_a_function_of_which_the_kernel_has_code_too() -> None:
     assert {one.reason for one in exactness(module, moved)} == {
         "ptxas inlined the function, so the accesses of its calls cannot be told apart"
     }
+
+
+CALLING = """.func g(.param .u64 q) {
+    .reg .u64 %b; ld.param.u64 %b, [q]; { .param .u64 a; st.param.u64 [a], %b; call.uni f, (a); } st.global.u32 [%b+8], 1; ret;
+}"""
+
+
+def test_a_function_that_is_called_by_one_of_which_the_kernel_has_code() -> None:
+    """Where the caller was inlined, a call that was made of its call stands in the kernel: nothing says where lanes come to it."""
+    call = "{ .param .u64 a; st.param.u64 [a], %a; call.uni g, (a); } ret;"
+    module = kernel(HEAD + call, before=CALLED + CALLING)
+    program = disassemble(cubin_of(module))
+    assert [one.verdict for one in exactness(module, program)] == [EXACT] * 3
+    made = next(one for one in program.functions["g"].instructions if one.opcode == "CALL")
+    moved = inserted(program, "k", 4, replace(instruction("NOP"), ptx_line=made.ptx_line))
+    gone = replace(program, functions={name: one for name, one in program.functions.items() if name != "g"})
+    placed = next(place for place, one in enumerate(gone.functions["k"].instructions) if one.opcode == "CALL")
+    gone = exchanged(gone, "k", placed, instruction("NOP"))
+    for changed in (moved, gone):
+        assert "inlined g, which calls it" in exactness(module, changed)[0].reason
+        assert "inlined the function" in exactness(module, changed)[2].reason
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -220,7 +220,22 @@ def test_who_speaks_for_an_access_without_a_scoreboard() -> None:
     check(assembled("load"), lambda code: spoken_for(code, GLOBAL), silent)
 
 
+def first_of_all(code: Code) -> Code:
+    """The access and its second clock read are the first instructions of the kernel: nothing comes before them on any path."""
+    access, end = (code.instructions[place] for place in (code.access, code.end))
+    low, clock = end.operands[0].register, instruction("CS2R R200, SR_CLOCKLO", wait=code.board)
+    assert low is not None
+    moved = code.with_text(code.access, "NOP").with_text(code.end, f"MOV {low}, R200")
+    moved = moved.before(code.end + 1, f"MOV R{low.number + 1}, R201")
+    return moved.before(0, access, replace(clock, ptx_line=end.ptx_line))
+
+
 PATHS: Mapping[str, Row] = {
+    "an access that is the first instruction": (first_of_all, "can be reached without its first clock read"),
+    "a second clock read that is the first instruction too": (
+        lambda code: code.before(0, code.instructions[code.end]).before(1, "NOP"),
+        "can be reached without the access",
+    ),
     "a way around what waits": (
         lambda code: code.awaited_late().before(code.end, label=".L_over").before(code.waiter, "@P5 BRA `(.L_over)"),
         UNWAITED,

@@ -331,6 +331,19 @@ def accesses(draw: st.DrawFn) -> tuple[np.ndarray, int, int]:
     return np.array([base + element * nbytes for element in elements], np.uint64), active, nbytes
 
 
+@pytest.mark.parametrize("name", CHIPS)
+def test_where_lanes_without_an_access_point_does_not_matter(name: str) -> None:
+    """Few places, so that passes merge, and lanes that stand beside none of their own address."""
+    rng = np.random.default_rng(5)
+    active = rng.integers(0, 1 << 32, 400) & rng.choice([ALL, 0xAAAAAAAA, 0x55555555, 0xCCCCCCCC], 400)
+    some = (active[:, None] >> np.arange(32) & 1).astype(bool)
+    for nbytes in WIDTHS:
+        places = (nbytes * rng.integers(0, 2, (400, 32))).astype(np.uint64)
+        others = np.where(some, places, nbytes * rng.integers(0, 64, (400, 32))).astype(np.uint64)
+        for count in (batch.wavefronts, batch.sectors):
+            assert np.array_equal(*(count(CHIPS[name], one, active, np.full(400, nbytes)) for one in (places, others)))
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(accesses(), min_size=1, max_size=12), st.sampled_from(sorted(CHIPS)), st.sampled_from(KINDS))
 def test_many_at_once_equal_one_at_a_time(some: list[tuple[np.ndarray, int, int]], which: str, kind: AccessKind) -> None:

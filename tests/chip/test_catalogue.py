@@ -131,6 +131,7 @@ BROKEN = [
     (L2, L2.replace("283", "-283"), r"\[latency\] l2 must be a positive number, not -283"),
     (L2, L2.replace("283", '"283"'), r"\[latency\] l2 must be a positive number, not '283'"),
     (L2, L2.replace("283", "true"), r"\[latency\] l2 must be a positive number, not True"),
+    (L2, 'l2 = { unit = "cycles", source = "chase" }', r'\[latency\] l2 must be \{ value = ..., unit = "cycles", source = "..." \}'),
     (L2, "l2 = 283", r'\[latency\] l2 must be \{ value = ..., unit = "cycles", source = "..." \}'),
     (L2, L2.replace(',   source = "chase"', ""), r"\[latency\] l2: the source '' must be a name from \[sources\]"),
     (

@@ -176,6 +176,49 @@ def test_fma_rounds_once(name: str) -> None:
             assert agrees(form, multiplied_and_added(form, x, y, z, "rn"), got), (hex(x), hex(y), hex(z), hex(got))
 
 
+def numbers(bits: np.ndarray) -> np.ndarray:
+    """The f16 of these bits, as f64."""
+    return bits.astype(np.uint16).view(np.float16).astype(np.float64)
+
+
+def same_halves(expected: np.ndarray, found: np.ndarray) -> bool:
+    """Whether the bits of f16 are those expected; the canonical one for what is not a number."""
+    bits = np.where(np.isnan(expected), 0x7FFF, expected.astype(np.float16).view(np.uint16))
+    return np.array_equal(bits, found)
+
+
+def test_many_fma_round_once() -> None:
+    """Against NumPy, which rounds f64 to f16 at once. The product is exact in f64, and so is the sum, but where it is by far nearer to `c`
+    than to the middle between two numbers. A half of the products is about half of the last bit of `c`, others cancel it."""
+    rng = np.random.default_rng(11)
+    a, b, c = (rng.integers(0, 1 << 16, 1 << 16).astype(np.uint64) for _ in range(3))
+    half, rest = slice(0, 1 << 15), slice(1 << 15, 3 << 14)
+    with np.errstate(all="ignore"):
+        last = np.spacing(np.abs(numbers(c[half])).astype(np.float16)).astype(np.float64)
+        b[half] = (last * rng.choice([0.25, 0.5, 1.5], 1 << 15) / numbers(a[half])).astype(np.float16).view(np.uint16)
+        b[half] ^= rng.choice([0, 1, 0x8000], 1 << 15).astype(np.uint64)
+        c[rest] = (-numbers(a[rest]) * numbers(b[rest])).astype(np.float16).view(np.uint16)
+        expected = numbers(a) * numbers(b) + numbers(c)
+        assert same_halves(expected.astype(np.float16), apply("fma.rn.f16 hd, ha, hb, hc", a, b, c))
+        clamped = np.where(expected > 0, np.minimum(expected, 1), 0)
+        assert same_halves(clamped.astype(np.float16), apply("fma.rn.sat.f16 hd, ha, hb, hc", a, b, c))
+        positive = np.where(np.signbit(expected) & ~np.isnan(expected), 0, expected)
+        upper = np.roll(a, 1), np.roll(b, 1), np.roll(c, 1)
+        pairs = apply(
+            "fma.rn.relu.f16x2 wd, wa, wb, wc", *(low | high << np.uint64(16) for low, high in zip((a, b, c), upper, strict=True))
+        )
+        assert same_halves(positive.astype(np.float16), pairs & np.uint64(0xFFFF))
+        assert same_halves(np.roll(positive, 1).astype(np.float16), pairs >> np.uint64(16))
+
+
+def test_all_halves_and_what_lies_between_them() -> None:
+    bits = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32).view(np.uint32).astype(np.int64)
+    beside = np.concatenate([bits + step for step in (-1, 0, 1, 0xFFF, 0x1000, 0x1001)]) & 0xFFFFFFFF
+    with np.errstate(all="ignore"):
+        expected = beside.astype(np.uint32).view(np.float32).astype(np.float16)
+    assert same_halves(expected, apply("cvt.rn.f16.f32 hd, wa", beside))
+
+
 @pytest.mark.parametrize(
     ("instruction", "expected"),
     [

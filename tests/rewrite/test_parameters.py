@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import pytest
 import memlane as ml
 from memlane.errors import LayoutError, RelayoutError
 from memlane.layout import Fields, Permuted, array_layout, column_major
-from memlane.layout.expression import Expression
+from memlane.layout.expression import Expression, table
 
 CODE = """
 __device__ float squared(const float* row, int n) {
@@ -170,6 +171,44 @@ def test_shifts_of_64_bits_are_by_numbers_of_32(kernels: object) -> None:
     constant = ml_text(ml.relayout(kernels["norms"], "tiled(8, 4)", parameter=0, shape=(1 << 31, 20), dtype="f4"))
     assert re.search(r"sh[lr]\.[bu]64\s+\S+, \S+, \d", constant)
     assert not re.search(r"cvt\.u32\.u64\s+\S+, \d", constant)
+
+
+@dataclass(frozen=True)
+class Tabled(Permuted):
+    """The first place of each column by a table; a larger array than is made."""
+
+    farthest: int = 0
+
+    def offset(self, place: Sequence[Expression]) -> Expression:
+        row, column = place
+        return table([self.farthest * (one == 19) + 32 * one for one in range(20)], column) + row
+
+
+@pytest.mark.parametrize(
+    ("farthest", "kind"), [(255, "u16"), (65535, "u16"), (65536, "s32"), ((1 << 31) - 1, "s32"), (1 << 31, "s64"), (1 << 40, "s64")]
+)
+def test_a_table_has_room_for_its_greatest_value(kernels: object, farthest: int, kind: str) -> None:
+    layout = Tabled((32, 20), (0, 1), farthest - 32 * 19)
+    text = ml_text(ml.relayout(kernels["norms"], layout, parameter=0, shape=(32, 20), dtype="f4"))
+    assert re.search(rf"\.global \.align 8 \.{kind} memlane_layout_0\[20\] = .*{farthest}}}", text)
+    assert f"ld.global.nc.{kind}" in text
+
+
+class Bytes(Permuted):
+    """Places by a table that is too long to be computed."""
+
+    def offset(self, place: Sequence[Expression]) -> Expression:
+        row, column = place
+        return table([255 - one for one in range(256)], column) + row * 256
+
+
+def test_a_long_table_of_small_values_is_one_of_bytes(kernels: object) -> None:
+    target, a = kernels.target, np.arange(2 * 256, dtype="f4").reshape(2, 256)
+    norms = ml.relayout(kernels["norms"], Bytes(a.shape, (0, 1)), parameter=0, shape=a.shape, dtype="f4")
+    assert re.search(r"\.global \.align 8 \.u8 memlane_layout_0\[256\]", ml_text(norms))
+    out = target.zeros(2)
+    norms[1, 32](target.array(a[:, ::-1].copy()), out, 2, 256)
+    assert np.allclose(out.numpy(), (a * a).sum(axis=1) + a[:, 0])
 
 
 def test_a_layout_that_divides_what_can_be_negative_is_refused(kernels: object) -> None:

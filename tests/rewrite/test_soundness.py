@@ -41,6 +41,7 @@ ADDRESSES: dict[str, tuple[str, str, object]] = {
     "around 2^32": ("add.s32 %x, %at, 0x80000000; add.s32 %x, %x, 0x80000000;", "%x", LANE + 40),
     "a number with the sign bit added": ("add.s64 %y, %wide, 0xfffffffffffffff4;", "%y", LANE + 37),
     "a product added": ("mad.lo.s32 %x, %lane, -4, %at;", "%x", 40 + 0 * LANE),
+    "a product whose first factor is a constant": ("mad.lo.s32 %x, 4, %lane, %at;", "%x", 2 * LANE + 40),
     "a product of constants added": ("mad.lo.s32 %x, 3, -4, %at;", "%x", LANE + 37),
     "a wide product added": ("mad.wide.s32 %y, %lane, -4, %wide;", "%y+8", 42 + 0 * LANE),
     "low bits set": ("mov.u32 %x, tile; or.b32 %x, %x, 12;", "%x", 3 + 0 * LANE),
@@ -49,6 +50,7 @@ ADDRESSES: dict[str, tuple[str, str, object]] = {
     "the one or the other": ("sub.s32 %x, %at, 8; setp.gt.u32 %p, %lane, 9; selp.b32 %x, %x, %at, %p;", "%x", LANE + 40 - 2 * (LANE > 9)),
     "depending on the path taken": ("mov.u32 %x, %at; setp.gt.u32 %p, %lane, 9; @%p sub.s32 %x, %at, 8;", "%x", LANE + 40 - 2 * (LANE > 9)),
     "generic, a constant subtracted": ("cvta.shared.u64 %y, %wide; sub.s64 %y, %y, 4;", "generic %y", LANE + 39),
+    "generic, converted to as many bits": ("cvta.shared.u64 %y, %wide; cvt.s64.u64 %y, %y;", "generic %y", LANE + 40),
     "generic and back, a constant subtracted": (
         "cvta.shared.u64 %y, %wide; sub.s64 %y, %y, 4; cvta.to.shared.u64 %y, %y; cvt.u32.u64 %x, %y;",
         "%x",

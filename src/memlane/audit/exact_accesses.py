@@ -101,10 +101,11 @@ class _Functions:
 
     def verdicts(self, name: str, calls: Calls, sites: Mapping[int, Site]) -> list[SiteExactness]:
         """Return the verdicts on the sites of a function, given by index, where these calls lead to it."""
-        if calls and self.code.is_inlined(name):
-            reason = "ptxas inlined the function, so the accesses of its calls cannot be told apart"
-            return [SiteExactness(site.id, HINT, reason, ()) for site in sites.values()]
         callees = [*(caller for caller, _ in calls[1:]), name][: len(calls)]
+        if inlined := next((one for one in reversed(callees) if self.code.is_inlined(one)), ""):
+            which = "the function" if inlined == name else f"{self.code.module.functions[inlined].title}, which calls it"
+            reason = f"ptxas inlined {which}, so the accesses of its calls cannot be told apart"
+            return [SiteExactness(site.id, HINT, reason, ()) for site in sites.values()]
         mismatches = [self._call_mismatch(caller, index, callee) for (caller, index), callee in zip(calls, callees, strict=True)]
         reasons = [one for one in mismatches if one.reason]
         return [_less_exact(verdict, reasons) for verdict in self._function(name, sites).verdicts()]

@@ -104,11 +104,6 @@ class ExposedWindows(Windows):
                 return f"the clock read {self._at(gate)} before the consumer can be reached without the access"
         return ""
 
-    def _comes_from(self, node: int, events: frozenset[int], wanted: frozenset[int]) -> bool:
-        """Return whether on every path the last event before a node is in `wanted`."""
-        between, stops = self._before(node, events)
-        return not between & self.flow.entries and stops <= wanted
-
     # -- the wait -----------------------------------------------------------------------------------------------------------------
 
     def consumed_early(self, window: Window) -> str:

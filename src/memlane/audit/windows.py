@@ -104,18 +104,21 @@ class Windows:
             return f"the assembled code does not have the {'first' if not window.starts else 'second'} clock read"
         clocks = window.starts | window.ends
         for access in window.accesses:
-            between, stops = self._before(access, clocks)
-            if between & self.flow.entries or not stops <= window.starts:
+            if not self._comes_from(access, clocks, window.starts):
                 return f"the access {self._at(access)} can be reached without its first clock read"
             _, stops = self._after(access, clocks)
             if not stops or not stops <= window.ends:
                 return f"the access {self._at(access)} is not followed by its second clock read on every path"
-        events = clocks | set(window.accesses)
+        accesses = frozenset(window.accesses)
         for end in window.ends:
-            between, stops = self._before(end, events)
-            if between & self.flow.entries or not stops <= set(window.accesses):
+            if not self._comes_from(end, clocks | accesses, accesses):
                 return f"the second clock read {self._at(end)} can be reached without the access"
         return self.unended(window)
+
+    def _comes_from(self, node: int, events: frozenset[int], wanted: frozenset[int]) -> bool:
+        """Return whether on every path the last event before a node is in `wanted`."""
+        between, stops = self._before(node, events)
+        return not (between | {node}) & self.flow.entries and stops <= wanted
 
     def unended(self, window: Window) -> str:
         """Return why a record may be written on a path that leaves the kernel without the second clock read, or an empty string.

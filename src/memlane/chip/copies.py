@@ -40,10 +40,10 @@ Transfer = tuple[int, int, tuple[tuple[int, int], ...]]
 class CopyCost:
     """Cost of one copy, in the terms of Nsight Compute."""
 
-    sectors: int = 0
-    ideal_sectors: int = 0
-    wavefronts: int = 0
-    ideal_wavefronts: int = 0
+    sectors: int
+    ideal_sectors: int
+    wavefronts: int
+    ideal_wavefronts: int
 
 
 def copy_cost(

@@ -87,6 +87,8 @@ def narrow(
     `finite`: numbers that are too large become the largest number. `relu`: negative numbers become 0. `payload`: a NaN keeps its sign and
     the upper bits of its fraction, and is quiet, instead of becoming canonical.
     """
+    if name in ("f16", "bf16") and value.type.element == F32 and direction == "rn" and not (finite or payload):
+        return _narrow_to_nearest(e, value, FORMATS[name], relu)
     form = FORMATS[name]
     wide, result_kind = like(value.type, I64), like(value.type, I32)
     if value.type.element != F64:
@@ -128,6 +130,33 @@ def narrow(
     return e.trunc(e.shl(found, number(form.shift)), result_kind)
 
 
+def _narrow_to_nearest(e: Emit, value: Value, form: Format, relu: bool) -> Value:
+    """Round f32 lanes to the nearest f16 or bf16; return its bits in i32 lanes."""
+    kind, cut = like(value.type, I32), 23 - form.mantissa
+
+    def number(bits: int) -> Value:
+        return constant(kind, bits)
+
+    bits = e.bitcast(value, kind)
+    size = e.and_(bits, number(0x7FFFFFFF))
+    # Half of the last bit that stays, less one, and one more where that bit is set: a tie goes to the even number. A carry out of the
+    # largest number makes infinity.
+    odd = e.and_(e.lshr(size, number(cut)), number(1))
+    rebased = e.add(e.add(size, odd), number(((form.bias - 127) << 23) + (1 << (cut - 1)) - 1 & 0xFFFFFFFF))
+    found = e.lshr(rebased, number(cut))
+    if form.bias < 127:
+        # The sum with 1/2, whose last bit in f32 is that of the subnormal numbers of f16, is rounded to one of these.
+        summed = e.bitcast(e.fadd(e.bitcast(size, value.type), real(value.type, 0.5)), kind)
+        tiny = e.icmp_unsigned("<", size, number((128 - form.bias) << 23))
+        found = e.select(tiny, e.sub(summed, number(126 << 23)), found)
+        large = e.icmp_unsigned(">=", size, number((128 + form.bias) << 23))
+        found = e.select(large, number(form.largest + 1), found)
+    negative = e.icmp_signed("<", bits, number(0))
+    signed = e.or_(found, e.lshr(e.and_(bits, number(0x80000000)), number(16)))
+    found = e.select(negative, number(0), found) if relu else signed
+    return e.select(e.icmp_unsigned(">", size, number(0x7F800000)), number(form.nan), found)
+
+
 def widen(e: Emit, bits: Value, name: str) -> Value:
     """Return f32 lanes from the bits of a format, which holds every value of it."""
     narrow_kind, kind = bits.type, like(bits.type, I32)
@@ -152,11 +181,11 @@ def widen(e: Emit, bits: Value, name: str) -> Value:
 
 
 def odd_sum(e: Emit, a: Value, b: Value) -> Value:
-    """Return the sum of f64 lanes, rounded to odd."""
+    """Return the sum of f32 or f64 lanes, rounded to odd."""
     total = e.fadd(a, b)
     back = e.fsub(total, a)
     error = e.fadd(e.fsub(a, e.fsub(total, back)), e.fsub(b, back))
-    kind = like(total.type, I64)
+    kind = like(total.type, I32 if total.type.element == F32 else I64)
     bits, zero = e.bitcast(total, kind), real(total.type, 0.0)
     even = e.icmp_unsigned("==", e.and_(bits, constant(kind, 1)), constant(kind, 0))
     inexact = e.fcmp_ordered("!=", error, zero)  # the error of an infinite sum is NaN

@@ -82,10 +82,12 @@ def mul(k: Lowering) -> None:
 
 @semantics("half/fma")
 def fma(k: Lowering) -> None:
-    """Multiply and add; the product is exact in f64."""
+    """Multiply and add; the product is exact in f32, or in f64 where the exponents of f32 do not suffice."""
     if k.instruction.has("oob"):
         raise k.unsupported()
-    a, b, c = (k.e.fpext(value, like(value.type, F64)) for value in _read(k, "abc"))
+    a, b, c = _read(k, "abc")
+    if k.slot_type("d").startswith("bf16"):
+        a, b, c = (k.e.fpext(value, like(value.type, F64)) for value in (a, b, c))
     _finish(k, odd_sum(k.e, k.e.fmul(a, b), c))
 
 
