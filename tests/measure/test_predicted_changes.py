@@ -12,7 +12,7 @@ import pytest
 import memlane as ml
 from memlane.chip import load
 from memlane.cli import main
-from memlane.measure.prediction import predict_launch
+from memlane.measure.prediction import Predictor, predict_launch
 from memlane.number_format import duration
 from memlane.record import LaunchInfo, Trace
 from memlane.report.html import render_page
@@ -175,3 +175,25 @@ def test_explain_tells_it(capsys: pytest.CaptureFixture[str]) -> None:
     out = " ".join(capsys.readouterr().out.split())
     assert "Cost: The kernel would take" in out
     assert "(modelled, without probes)" in out
+
+
+ROWS = """
+extern "C" __global__ void rows(float* out, const float* in, int n) {
+    int row = blockIdx.x * blockDim.x + threadIdx.x;
+    float sum = 0;
+    for (int k = 0; k < n; k++) sum += in[row * n + k];
+    out[row] = sum;
+}
+"""
+
+
+def test_turns_of_an_unrolled_loop_move_data_of_their_own() -> None:
+    """With contiguous lanes the launch loads as many sectors as the array has, not the same ones for each of the loop's copies."""
+    target = ml.target("emulator:h200")
+    kernel = target.load(ml.cuda(ROWS))["rows"]
+    call, arguments = kernel[(16,), (256,)], (target.zeros(4096), target.zeros((4096, 64)), 64)
+    loads = frozenset(one.site.instruction for one in ml.count(call, *arguments).sites if one.site.kind == "load")
+    assert len(loads) > 1
+    _, (changed,) = Predictor(target.chip).changed(call.bind(*arguments), target, [loads])
+    read = next(part for part in changed.parts if part.name == "L2 reads")
+    assert read.moved.startswith(f"{4096 * 64 * 4 // 32:,} sectors read")

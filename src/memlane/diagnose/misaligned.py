@@ -18,6 +18,9 @@ MIN_PER_REQUEST, MAX_PER_REQUEST = 0.4, 1.0
 """Range of the excess sectors per request, for each block row that a warp covers."""
 MIN_SHARE = 0.02
 """Minimum excess as a share of all sectors of the kernel."""
+MIN_COST = 0.005
+"""Minimum measured cost as a share of the warps' lifetimes: the upper bound alone depends on which level of memory served the quickest
+accesses, a guess that two cycles may turn over."""
 MIN_LANES = 24
 """Minimum active lanes per request, on average.
 
@@ -40,12 +43,13 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
             continue  # block rows are shorter than a sector
         if any(_key(one) in aligned for one in evidence.sites_of_access(entry.site)):
             continue
-        if not cost.is_noticeable(evidence, cost.of_sectors(evidence, entry)):
+        found = cost.of_sectors(evidence, entry)
+        if not cost.is_noticeable(evidence, found) or (found.measured and found.cycles < MIN_COST * evidence.life):
             continue
         touched, enough = (per_request(number or 0, entry.requests) for number in (entry.sectors, entry.ideal_sectors))
         yield of_sectors(
             entry,
-            cost.of_sectors(evidence, entry),
+            found,
             f"each request touches {touched} sectors where {enough} would do",
             "its rows do not begin at a multiple of 32 bytes",
             "Start each row at a multiple of 32 bytes: pad the pitch, round the offset, or move the data that precedes it elsewhere.",

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from memlane.chip import Chip
+from memlane.chip import SECTOR_BYTES, Chip
 from memlane.diagnose.cost import Cost, at_barriers
 from memlane.diagnose.evidence import CALIBRATION, COUNTS, ORIGINS, TIMES, WHOLE, Evidence, Numbers
 from memlane.diagnose.reuse import Reuse, reuses
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
-from memlane.number_format import percent, plural, rounded
+from memlane.number_format import percent, plural, rounded, size
 
 MIN_TIMES = 4.0
 """Minimum loads of each sector to report."""
@@ -19,6 +19,8 @@ MIN_TIMES_OF_NEIGHBOURS = 8.0
 """Minimum if no single instruction loads each sector twice: L1 serves stencils of five or seven points well enough."""
 MIN_FROM_L1 = 0.5
 """Minimum share of accesses served by L1; below it, `cache-thrashing` applies."""
+CONSTANT_BYTES = 1 << 16
+"""Size of constant memory."""
 MIN_SHARE = 0.01
 """Minimum cost as a share of the warps' lifetimes."""
 
@@ -57,7 +59,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
                 "the loads"
             ),
             "the threads of a multiprocessor load the same data again and again",
-            "Load it once into shared memory, or into registers for several results of a thread, and use it from there.",
+            _remedy(found, evidence),
             found.requests,
             found.about,
             **{"loads of a sector": found.times, "share served by L1": found.from_l1, "cycles per access": found.mean},
@@ -66,6 +68,18 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
 
 def _is_repeated(found: Reuse) -> bool:
     return found.times >= (MIN_TIMES_OF_NEIGHBOURS if found.of_neighbours else MIN_TIMES)
+
+
+def _remedy(found: Reuse, evidence: Evidence) -> str:
+    """Return what to do, which for an array that fits into constant memory and of which all lanes read the same element is to keep it
+    there."""
+    stage = "oad it once into shared memory, or into registers for several results of a thread, and use it from there."
+    seen = [example for site in found.about for example in evidence.worst_examples(site)]
+    lanes = [{address for lane, address in enumerate(one.addresses) if one.active_mask >> lane & 1} for one in seen]
+    nbytes = (evidence.array_sectors(found.site) or 0) * SECTOR_BYTES
+    if seen and all(len(one) == 1 for one in lanes) and 0 < nbytes <= CONSTANT_BYTES:
+        return f"Keep it in `__constant__` memory, because all lanes read the same element ({size(round(nbytes))} in all). Or l{stage}"
+    return f"L{stage}"
 
 
 def _saved(found: Reuse, chip: Chip, share: float) -> Numbers:

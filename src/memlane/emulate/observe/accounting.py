@@ -92,7 +92,8 @@ def side_by_side(e: Emit, warp: Value, addresses: Value, distance: Value, lanes:
     with e.if_then(e.icmp_unsigned("==", chosen, constant(I8, 0)), likely=True):
         e.ret(addresses)
     first = e.lowest_bit(e.zext(lanes, I64))
-    low = e.load(e.element(addresses, first, I64), typ=I64)
+    # With the constant offset of the instruction, so that the turns of an unrolled loop select different lanes too.
+    low = e.add(e.load(e.element(addresses, first, I64), typ=I64), distance)
     lane = e.urem(e.udiv(low, e.zext(nbytes, I64)), constant(I64, LANES))
     taken = e.icmp_unsigned("!=", e.and_(e.lshr(e.zext(lanes, I64), lane), constant(I64, 1)), constant(I64, 0))
     line = e.load(e.element(addresses, e.select(taken, lane, first), I64), typ=I64)
