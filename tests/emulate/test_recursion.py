@@ -270,5 +270,6 @@ def test_registers_may_be_named_as_the_emulator_names_its_own() -> None:
         sub.u32 stack, n, 1; call (d), depth, (stack); ld.local.u32 stack, [kept];
     END: add.u32 d, d, place; add.u32 d, d, frame; add.u32 d, d, stack; ret;
     }"""
-    found = run("and.b32 %r1, %tid, 3; call (%r2), depth, (%r1); st.global.u32 [%mine], %r2; ret;", before=function)
+    body = ".reg .u64 %stack; mov.u64 %stack, %mine; and.b32 %r1, %tid, 3; call (%r2), depth, (%r1); st.global.u32 [%stack], %r2; ret;"
+    found = run(body, before=function)
     assert found.tolist() == [sum(12 + n for n in range(lane % 4 + 1)) for lane in range(32)]

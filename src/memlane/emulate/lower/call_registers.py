@@ -1,7 +1,7 @@
 """Rewrites instructions that pass parameters, or change the stack, so that the rest of the emulator sees the registers that they read and
 write.
 
-    alloca.u64 d, size;      ->      alloca.u64 d, size, %stack;          (reads and writes %stack)
+    alloca.u64 d, size;      ->      alloca.u64 d, size, STACK;          (reads and writes STACK)
 
 A called function gives back at its end what it has allocated on the stack.
 """

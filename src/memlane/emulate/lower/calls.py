@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from memlane.ptx import Operand
 
-STACK = "%stack"
-"""The register that holds the local-memory address of the end of a thread's stack; also the name of the variable where the stack begins."""
+STACK = "@stack"
+"""A name that no text has: the register that holds the local-memory address of the end of a thread's stack; also the name of the variable where the stack begins."""
 SAVED_BYTES = 8
 """Bytes of a saved register on the stack."""
 

@@ -314,7 +314,7 @@ class _Linker:
         for name in order:
             self._functions[name].first_segment = number
             number += len(resolved[name])
-        begin = instruction(f"mov.u64 {STACK}, {STACK[1:]};")
+        begin = instruction("mov.u64 %d, a;")
         begin = replace(begin, operands=(Register(STACK), Symbol(STACK)))
         has_stack = any(linked.recursive or allocates(linked.function) for linked in self._functions.values())
         steps = (Step(0, begin, resumes=True),) if has_stack else ()
