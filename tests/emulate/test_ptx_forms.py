@@ -70,6 +70,7 @@ FORMS: list[tuple[str, int]] = [
     ),
     ("{ .reg .b16 h; set.lt.f16.s32 h, -1, 1; cvt.u32.u16 %r0, h; }", 0x3C00),
     ("{ .reg .b16 h; mov.f32 %f0, 1.0; set.gtu.or.bf16.f32 h, %f0, 2.0, !%p0; cvt.u32.u16 %r0, h; }", 0x3F80),
+    ("mov.u32 %r0, 0; %L: add.u32 %r0, %r0, 1; setp.lt.u32 %p1, %r0, 5; @%p1 bra %L; bra.uni %M; mov.u32 %r0, 7; %M:", 5),
     (".shared .u32 s; st.shared .u32 [s], 3; ld.shared\n.u32 %r0, [s];", 3),
 ]
 
