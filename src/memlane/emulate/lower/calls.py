@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from memlane.ptx import Operand
 
 STACK = "@stack"
-"""A name that no text has: the register that holds the local-memory address of the end of a thread's stack; also the name of the variable where the stack begins."""
+"""The register that holds the local-memory address of the end of a thread's stack; also the name of the variable where the stack begins.
+No text has this name."""
 SAVED_BYTES = 8
 """Bytes of a saved register on the stack."""
 
