@@ -126,7 +126,7 @@ def _stem(name: str) -> str:
 
 
 def outer_names(statements: tuple[Statement, ...]) -> Iterator[str]:
-    """Yield the names used or declared at the outer level; a name used in an inner block only if no block around declares it before the use.
+    """Yield the names used or declared at the outer level; a name used in an inner block only if no block around declares it before.
 
     Ranges declared at the outer level are left out.
     """
