@@ -20,13 +20,17 @@ def kind_of(s: Spelling) -> str:
     return s.form.types["d"]
 
 
+OOB_NAN = 0x7FF7
+"""What fills a box of a tensor outside its array, where the map asks for NaN (observed on H200)."""
+
+
 def direction(s: Spelling) -> str:
     return word_of(s, "rz", "rm", "rp") or "rn"
 
 
 def in_parts(s: Spelling, kind: str, operation: Callable[..., int], *operands: int) -> int:
     """Apply an operation on numbers; for packed types, to both halves."""
-    if s.has("f32x2") or s.has("oob"):
+    if s.has("f32x2"):
         raise NotKnownError
     form = FORMATS[kind.removesuffix("x2")]
     if not kind.endswith("x2"):
@@ -98,6 +102,8 @@ def fma(s: Spelling, *values: int) -> int:
     """Compute `fma`. Its `.ftz` applies to the rounded result (observed on H200)."""
 
     def one(form: Binary, a: int, b: int, c: int) -> int:
+        if s.has("oob") and OOB_NAN in (a, b):
+            return 0
         return finished(s, form, multiplied_and_added(form, *inputs(s, form, (a, b, c)), direction(s)))
 
     return in_parts(s, kind_of(s), one, *values)

@@ -265,10 +265,10 @@ def test_a_form_that_the_assembler_refuses_is_a_row_without_a_value() -> None:
 
 
 def test_what_the_emulator_refuses_is_found_without_compiling() -> None:
-    body = ".reg .b64 a; mov.b64 a, 1; stacksave.u64 a; not.b64 a, a; ret;"
+    body = ".reg .b64 a; .reg .pred is; mov.b64 a, 1; istypep.texref is, a; not.b64 a, a; ret;"
     found = parse(f"{HEAD}.visible .entry k() {{ {body} }}", "k.ptx")
     assert list(refusals(found, found.kernels["k"])) == [1]
-    assert "stacksave" in refusals(found, found.kernels["k"])[1]
+    assert "istypep" in refusals(found, found.kernels["k"])[1]
 
 
 @pytest.mark.slow

@@ -243,7 +243,7 @@ def test_matrix_products_of_hopper(target: Target, shape: tuple[int, int, int]) 
 
 
 def test_an_instruction_that_is_not_modelled_is_named_with_its_line(target: Target) -> None:
-    module = triton(kernels.with_stack, "*i32:16, *i32:16", {"BLOCK": 128}, arch="sm_90")
+    module = triton(kernels.with_type_query, "*i32:16, *i32:16", {"BLOCK": 128}, arch="sm_90")
     array = target.zeros(128, "i4")
-    with pytest.raises(UnsupportedPtx, match=rf"^{FILE}:\d+: the emulator does not model stacksave.u64; PTX line \d+"):
-        target.load(module)["with_stack"][1](array, array)
+    with pytest.raises(UnsupportedPtx, match=rf"^{FILE}:\d+: the emulator does not model istypep.texref; PTX line \d+"):
+        target.load(module)["with_type_query"][1](array, array)

@@ -174,11 +174,11 @@ def locked_sum(total, lock, x, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def with_stack(out, x, BLOCK: tl.constexpr):
+def with_type_query(out, x, BLOCK: tl.constexpr):
     """An instruction that the emulator does not know."""
     at = tl.arange(0, BLOCK)
     words = tl.load(x + at)
-    words = tl.inline_asm_elementwise("{.reg .u64 top; stacksave.u64 top; mov.b32 $0, $1;}", "=r,r", [words], tl.int32, True, 1)
+    words = tl.inline_asm_elementwise("{.reg .u64 a; .reg .pred p; istypep.texref p,a; mov.b32 $0,$1;}", "=r,r", [words], tl.int32, True, 1)
     tl.store(out + at, words)
 
 

@@ -232,23 +232,23 @@ def test_an_endless_loop_names_the_lines_that_its_threads_are_at(layers: Layers,
 def test_an_unsupported_instruction_is_named_when_its_kernel_is_launched() -> None:
     target = emulator()
     out = target.zeros(8, np.uint32)
-    kernel = target.load(parse(program("stacksave.u64 %rd1; ret;"), "test.ptx"))["k"]
+    kernel = target.load(parse(program("istypep.texref %p1, %rd1; ret;"), "test.ptx"))["k"]
     with pytest.raises(UnsupportedPtx) as caught:
         kernel[1, 32](out)
-    assert str(caught.value).startswith("test.ptx:18:5: the emulator does not model stacksave.u64")
+    assert str(caught.value).startswith("test.ptx:18:5: the emulator does not model istypep.texref")
     assert "^^^" in str(caught.value)
 
 
 def test_an_unsupported_instruction_of_a_program_is_named_at_its_source_line() -> None:
     target = emulator()
-    text = program(".loc 1 17 3\nstacksave.u64 %rd1; ret;") + '.file 1 "odd.cu"\n'
+    text = program(".loc 1 17 3\nistypep.texref %p1, %rd1; ret;") + '.file 1 "odd.cu"\n'
     kernel = target.load(parse(text, "odd.cu (PTX)"))["k"]
     with pytest.raises(UnsupportedPtx) as caught:
         kernel[1, 32](target.zeros(8, np.uint32))
     head, line, carets = str(caught.value).splitlines()
-    assert head == "odd.cu:17: the emulator does not model stacksave.u64; PTX line 19"
-    assert line.strip() == "stacksave.u64 %rd1; ret;"
-    assert carets.strip() == "^" * len("stacksave.u64 %rd1;")
+    assert head == "odd.cu:17: the emulator does not model istypep.texref; PTX line 19"
+    assert line.strip() == "istypep.texref %p1, %rd1; ret;"
+    assert carets.strip() == "^" * len("istypep.texref %p1, %rd1;")
 
 
 def test_a_launch_that_failed_leaves_the_emulator_usable() -> None:

@@ -148,7 +148,7 @@ UNSUPPORTED = {
     "cp.reduce.async.bulk.global.shared::cta.bulk_group.inc.u64 [%rd1], [%rd2], 16;": "cp.reduce.async.bulk.global.shared::cta",
     "redux.sync.min.f32 %f1, %f2, -1;": "redux.sync.min.f32",
     "add.rn.f32x2 %rd1, %rd2, %rd3;": "add.rn.f32x2",
-    "stacksave.u32 %r1;": "stacksave.u32",
+    "istypep.texref %p1, %rd1;": "istypep.texref",
 }
 
 

@@ -14,6 +14,7 @@ BEFORE = """
   5, /* and another */ 6 + 1, (1 << 4), ~0 };
 .extern .func elsewhere (.param .u32 a)
 .global .u32 calls_of_counts;
+.global .align 16 .u64 spare[2];
 .func counts () { .reg .u32 n; atom.global.add.u32 n, [calls_of_counts], 1; ret; }
 .func (.reg .u32 d) twice (.reg .u32 a) { .global .u32 calls = 40; .reg .u32 n; atom.global.add.u32 n, [calls], 1; add.u32 d, a, a; ret; }
 """
@@ -70,6 +71,12 @@ FORMS: list[tuple[str, int]] = [
     ),
     ("{ .reg .b16 h; set.lt.f16.s32 h, -1, 1; cvt.u32.u16 %r0, h; }", 0x3C00),
     ("{ .reg .b16 h; mov.f32 %f0, 1.0; set.gtu.or.bf16.f32 h, %f0, 2.0, !%p0; cvt.u32.u16 %r0, h; }", 0x3F80),
+    ("mov.u32 %r0, 0; %L: add.u32 %r0, %r0, 1; setp.lt.u32 %p1, %r0, 5; @%p1 bra %L; bra.uni %M; mov.u32 %r0, 7; %M:", 5),
+    ("mov.u32 %r0, %pm3; mov.u64 %rd1, %pm7_64; mov.u64 %rd2, %current_graph_exec; st.global.v2.u64 [spare], {%rd1, %rd2};", 0),
+    (".reg .u32 x; mov.u32 x, 1; { mov.u32 %r0, x; .reg .u64 x; mov.u64 x, 5; cvt.u32.u64 %r1, x; } mad.lo.u32 %r0, %r1, %r0, x;", 6),
+    (".reg .u32 x<4>; mov.u32 x1, 1; { mov.u32 %r0, x1; .reg .u32 x<3>; mov.u32 x1, 5; add.u32 %r0, %r0, x1; } add.u32 %r0, %r0, x1;", 7),
+    ("{ ld.global.u32 %r0, [table]; .global .u32 table = 50; ld.global.u32 %r1, [table]; add.u32 %r0, %r0, %r1; }", 55),
+    ("{ ld.global.u32 %r0, [table]; .local .u32 table; st.local.u32 [table], 2; ld.local.u32 %r1, [table]; add.u32 %r0, %r0, %r1; }", 7),
     (".shared .u32 s; st.shared .u32 [s], 3; ld.shared\n.u32 %r0, [s];", 3),
 ]
 

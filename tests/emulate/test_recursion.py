@@ -211,3 +211,65 @@ def test_the_order_of_functions_in_the_module_does_not_matter() -> None:
     module = parse(f"{text[0]}.func (.param .b32 result) fib(.param .b32 n);\n.visible{text[1]}{FIBONACCI}", "test.ptx")
     target.load(module)["k"][1, 16](out)
     assert out.numpy()[:16].tolist() == [0, 1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610]
+
+
+ALLOCATING = """
+.func (.reg .u32 sum) summed(.reg .u32 n) {
+    .reg .u64 place, bytes; .reg .u32 rest; .reg .pred last;
+    mul.wide.u32 bytes, n, 4; alloca.u64 place, bytes; st.local.u32 [place], n;
+    setp.le.u32 last, n, 1; @last bra END;
+    sub.u32 rest, n, 1; call (rest), summed, (rest);
+    ld.local.u32 sum, [place]; add.u32 sum, sum, rest; ret;
+END: ld.local.u32 sum, [place];
+}
+.func (.reg .u32 d) much(.reg .u32 n) {
+    .reg .u64 place; .reg .pred odd; .reg .u32 bit;
+    alloca.u64 place, 4000, 32; st.local.u32 [place+16], n; ld.local.u32 d, [place+16];
+    and.b32 bit, n, 1; setp.eq.u32 odd, bit, 1; @odd ret;
+    add.u32 d, d, 100; ret;
+}
+"""
+
+
+def test_what_is_allocated_on_the_stack_lasts_until_it_is_restored_or_the_function_ends() -> None:
+    body = """
+        .local .align 8 .b8 l[12]; mov.u64 %rd9, l; st.local.u32 [%rd9], %tid;
+        stacksave.u64 %rd1; and.b32 %r1, %tid, 7; add.u32 %r1, %r1, 1; call (%r2), summed, (%r1);
+        mov.u32 %r9, 0; mov.u32 %r8, 0;
+    L:  call (%r3), much, (%r9); add.u32 %r8, %r8, %r3; add.u32 %r9, %r9, 1; setp.lt.u32 %p1, %r9, 20; @%p1 bra L;
+        mul.wide.u32 %rd2, %r1, 8; alloca.u64 %rd3, %rd2; @!%p1 alloca.u64 %rd4, 8, 32;
+        st.local.u32 [%rd3], %r2; cvta.local.u64 %rd5, %rd4; st.u32 [%rd5], %r8;
+        stacksave.u64 %rd6; sub.u64 %rd6, %rd6, %rd1; and.b64 %rd7, %rd4, 31; stackrestore.u64 %rd1; alloca.u64 %rd8, 4;
+        sub.u64 %rd8, %rd8, %rd3; add.u64 %rd7, %rd7, %rd8; ld.local.u32 %r7, [%rd9]; sub.u32 %r7, %r7, %tid;
+        cvt.u32.u64 %r6, %rd7; add.u32 %r7, %r7, %r6; cvt.u32.u64 %r6, %rd6;
+        ld.local.u32 %r4, [%rd3]; ld.local.u32 %r5, [%rd4];
+        st.global.v4.u32 [%rd10], {%r4, %r5, %r6, %r7}; ret;"""
+    target = emulator()
+    out = target.zeros((32, 4), np.uint32)
+    text = program(f"mul.wide.u32 %rd10, %tid, 16; add.u64 %rd10, %rd10, %out; {body}", before=ALLOCATING)
+    target.load(parse(text))["k"][1, 32](out)
+    sums, much, taken, zeros = out.numpy().T
+    numbers = np.arange(32) % 8 + 1
+    assert (sums == numbers * (numbers + 1) // 2).all()
+    assert (much == sum(n + 100 * (n % 2 == 0) for n in range(20))).all()
+    assert ((taken >= numbers * 8 + 8) & (taken < numbers * 8 + 8 + 48)).all()
+    assert not zeros.any()
+
+
+def test_too_much_on_the_stack_is_a_fault() -> None:
+    with pytest.raises(KernelTrap, match=r"thread \(3, 0, 0\) needs more than its 16384 bytes of stack: .* or `alloca` takes too much"):
+        run("mov.u64 %rd2, 8; setp.eq.u32 %p1, %tid, 3; @%p1 mov.u64 %rd2, -1; alloca.u64 %rd1, %rd2; st.local.u32 [%rd1], 1; ret;")
+
+
+def test_registers_may_be_named_as_the_emulator_names_its_own() -> None:
+    function = """
+    .func (.reg .u32 d) depth(.reg .u32 n) {
+        .reg .u32 place, frame, stack; .reg .pred last; .local .u32 kept;
+        mov.u32 place, 7; mov.u32 frame, 5; mov.u32 stack, n; st.local.u32 [kept], n;
+        setp.eq.u32 last, n, 0; mov.u32 d, 0; @last bra END;
+        sub.u32 stack, n, 1; call (d), depth, (stack); ld.local.u32 stack, [kept];
+    END: add.u32 d, d, place; add.u32 d, d, frame; add.u32 d, d, stack; ret;
+    }"""
+    body = ".reg .u64 %stack; mov.u64 %stack, %mine; and.b32 %r1, %tid, 3; call (%r2), depth, (%r1); st.global.u32 [%stack], %r2; ret;"
+    found = run(body, before=function)
+    assert found.tolist() == [sum(12 + n for n in range(lane % 4 + 1)) for lane in range(32)]

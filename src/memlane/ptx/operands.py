@@ -156,6 +156,8 @@ def parse_operand(cursor: Cursor, names: Names, opcode: str = "") -> Operand | S
     if kind == WORD and text != "WARP_SZ":
         cursor.at += 1
         name = names.lookup(text)
+        if text[0] == "%" and opcode.partition(".")[0] == "bra" and isinstance(name, Register) and names.declared(text) is None:
+            name = Symbol(text)
         return name if cursor.texts[cursor.at] in _FOLLOWED_BY_NOTHING else _continue_name(cursor, names, name, opcode)
     if kind == NUMBER and cursor.texts[cursor.at + 1] in _FOLLOWED_BY_NOTHING:
         return parse_literal(cursor)

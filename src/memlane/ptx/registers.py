@@ -74,7 +74,7 @@ def _read(instruction: Instruction) -> tuple[str, ...]:
     return tuple(found)
 
 
-CARRY = "%cc"
+CARRY = "@cc"
 """The carry flag of extended-precision arithmetic, which only the opcode of an instruction implies."""
 _CARRY_READERS = frozenset({"addc", "subc", "madc"})
 

@@ -9,7 +9,7 @@ Call sequences and inline assembly come in braces, with local names that the nex
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from memlane.ptx.ir import Block, Directive, Function, Instruction, Label, RegisterDecl, Statement, Variable
@@ -73,14 +73,16 @@ class _Flattener:
     def flatten(self, statements: tuple[Statement, ...], scope: _Scope | None) -> Iterator[Statement]:
         """Yield the statements of one block and of its inner blocks; `scope` is None for the body itself, where no name changes."""
         if scope is not None:
-            self.declare(statements, scope)
+            self.declare([one for one in statements if isinstance(one, Label)], scope)
         for statement in statements:
+            if scope is not None and not isinstance(statement, Label):  # before its declaration a name is that of a block around
+                scope.declare(statement, self.fresh)
             if isinstance(statement, Block):
                 yield from self.flatten(statement.statements, _Scope(scope))
             else:
                 yield statement if scope is None else _renamed(statement, scope)
 
-    def declare(self, statements: tuple[Statement, ...], scope: _Scope) -> None:
+    def declare(self, statements: Iterable[Statement], scope: _Scope) -> None:
         for statement in statements:
             scope.declare(statement, self.fresh)
 
@@ -124,28 +126,44 @@ def _stem(name: str) -> str:
 
 
 def outer_names(statements: tuple[Statement, ...]) -> Iterator[str]:
-    """Yield the names used or declared at the outer level; a name used in an inner block only if no block around the use declares it.
+    """Yield the names used or declared at the outer level; a name used in an inner block only if no block around declares it before.
 
     Ranges declared at the outer level are left out.
     """
     for statement in statements:
         if isinstance(statement, Block):
-            hidden = _Scope(None)
-            inner = statement.statements
-            for inside in inner:
-                hidden.declare(inside, lambda name, count: _HIDDEN)
-            own = {inside.name for inside in inner if isinstance(inside, (RegisterDecl, Variable, Label))}
-            for name in outer_names(inner):
-                if name not in own and not hidden.rename(name).startswith(_HIDDEN):
-                    yield name
+            yield from _free_names(statement.statements, None)
         elif isinstance(statement, (RegisterDecl, Variable, Label)):
             if not isinstance(statement, RegisterDecl) or statement.count is None:
                 yield statement.name
         elif isinstance(statement, Instruction):
-            for operand in statement.operands:
-                yield from names_in(operand)
-            if statement.guard is not None:
-                yield statement.guard.register
+            yield from _names_of(statement)
+
+
+def _free_names(statements: tuple[Statement, ...], outer: _Scope | None) -> Iterator[str]:
+    """Yield the names used in a block that neither it nor one of the blocks around, given by `outer`, declares before."""
+    scope = _Scope(outer)
+    for statement in statements:
+        if isinstance(statement, Label):
+            scope.declare(statement, _hidden)
+    for statement in statements:
+        if isinstance(statement, Block):
+            yield from _free_names(statement.statements, scope)
+        elif isinstance(statement, Instruction):
+            yield from (name for name in _names_of(statement) if not scope.rename(name).startswith(_HIDDEN))
+        else:
+            scope.declare(statement, _hidden)
+
+
+def _hidden(name: str, count: int | None) -> str:
+    return _HIDDEN
+
+
+def _names_of(instruction: Instruction) -> Iterator[str]:
+    for operand in instruction.operands:
+        yield from names_in(operand)
+    if instruction.guard is not None:
+        yield instruction.guard.register
 
 
 def _renamed(statement: Statement, scope: _Scope) -> Statement:

@@ -74,14 +74,14 @@ class _Hoister:
 
     def block(self, block: Block, outer: Mapping[str, str]) -> Block:
         """Return the block without its static variables. `outer` maps old to new names around the block."""
-        names = {**outer}
-        for one in block.statements:
-            if isinstance(one, Variable | RegisterDecl | Label):
-                names.pop(one.name, None)
-        names.update({one.name: self._unique_name(one.name) for one in block.statements if isinstance(one, Variable) and _is_static(one)})
+        labels = {one.name for one in block.statements if isinstance(one, Label)}
+        names = {old: new for old, new in outer.items() if old not in labels}
         kept: list[Statement] = []
         for one in block.statements:
+            if isinstance(one, Variable | RegisterDecl):  # before it the name is that of a block around
+                names.pop(one.name, None)
             if isinstance(one, Variable) and _is_static(one):
+                names[one.name] = self._unique_name(one.name)
                 initial = None if one.initial is None else NAME.sub(lambda found: names.get(found[0], found[0]), one.initial)
                 self._hoisted.append(replace(one, name=names[one.name], initial=initial))
             elif isinstance(one, Block):

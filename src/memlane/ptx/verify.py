@@ -60,6 +60,8 @@ class _Scope:
     outer: _Scope | None = None
     registers: dict[str, tuple[str, int]] = field(default_factory=dict)
     ranges: list[RegisterDecl] = field(default_factory=list)
+    members: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """Registers of ranges that were looked up, with type and vector length."""
     symbols: dict[str, str] = field(default_factory=dict)
     target: str = ""
     """Architecture, such as `sm_90a`; set in the outermost scope only."""
@@ -73,7 +75,7 @@ class _Scope:
 
     def register(self, name: str) -> tuple[str, int] | None:
         """Return type and vector length of a register; for a component of a vector register, those of the component."""
-        found = self.registers.get(name)
+        found = self.registers.get(name) or self.members.get(name)
         if found is not None:  # the usual case: no component, declared in this block or found before
             return found
         base, dot, _ = name.partition(".")
@@ -84,7 +86,7 @@ class _Scope:
                 matches = (entry for entry in scope.ranges if register_number(base, entry.name, entry.count) is not None)
                 found = next(((entry.type, entry.vector) for entry in matches), None)
                 if found is not None:
-                    scope.registers[base] = found
+                    scope.members[base] = found
             if found is not None:
                 return (found[0], 1) if dot else found
             scope = scope.outer
@@ -147,9 +149,11 @@ def _verify_function(function: Function, body: Block, outer: _Scope) -> None:
 
 
 def _verify_statements(statements: tuple[Statement, ...], scope: _Scope, function: Function) -> None:
-    _declare(statements, scope, function)
+    _declare_labels(statements, scope, function)
     for statement in statements:
-        if isinstance(statement, Block):
+        if isinstance(statement, (RegisterDecl, Variable)):  # before it the name is that of a block around
+            _declare(statement, scope, function)
+        elif isinstance(statement, Block):
             _verify_statements(statement.statements, _Scope(scope), function)
         elif isinstance(statement, Instruction):
             for rule in RULES:
@@ -157,24 +161,30 @@ def _verify_statements(statements: tuple[Statement, ...], scope: _Scope, functio
                     raise PtxTypeError(message, _narrow(statement.span, piece))
 
 
-def _declare(statements: tuple[Statement, ...], scope: _Scope, function: Function) -> None:
+def _declare_labels(statements: tuple[Statement, ...], scope: _Scope, function: Function) -> None:
     for index, statement in enumerate(statements):
-        if isinstance(statement, (RegisterDecl, Variable, Label)):
-            is_range = isinstance(statement, RegisterDecl) and statement.count is not None
-            if scope.declares_range(statement.name) if is_range else scope.declares(statement.name):
-                span = None if isinstance(statement, RegisterDecl) else statement.span
-                raise PtxTypeError(f"`{statement.name}` is declared twice in `{function.name}`", span or function.span)
-            if isinstance(statement, RegisterDecl):
-                if statement.count is None:
-                    scope.registers[statement.name] = (statement.type, statement.vector)
-                else:
-                    scope.ranges.append(statement)
-            elif isinstance(statement, Label):
-                following = statements[index + 1] if index + 1 < len(statements) else None
-                is_table = isinstance(following, Directive) and following.text.startswith((".branchtargets", ".call"))
-                scope.symbols[statement.name] = "table" if is_table else "label"
-            else:
-                scope.symbols[statement.name] = "variable"
+        if isinstance(statement, Label):
+            _require_new(statement, scope, function)
+            following = statements[index + 1] if index + 1 < len(statements) else None
+            is_table = isinstance(following, Directive) and following.text.startswith((".branchtargets", ".call"))
+            scope.symbols[statement.name] = "table" if is_table else "label"
+
+
+def _declare(statement: RegisterDecl | Variable, scope: _Scope, function: Function) -> None:
+    _require_new(statement, scope, function)
+    if isinstance(statement, Variable):
+        scope.symbols[statement.name] = "variable"
+    elif statement.count is None:
+        scope.registers[statement.name] = (statement.type, statement.vector)
+    else:
+        scope.ranges.append(statement)
+
+
+def _require_new(statement: RegisterDecl | Variable | Label, scope: _Scope, function: Function) -> None:
+    is_range = isinstance(statement, RegisterDecl) and statement.count is not None
+    if scope.declares_range(statement.name) if is_range else scope.declares(statement.name):
+        span = None if isinstance(statement, RegisterDecl) else statement.span
+        raise PtxTypeError(f"`{statement.name}` is declared twice in `{function.name}`", span or function.span)
 
 
 def _narrow(span: Span | None, piece: str) -> Span | None:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from memlane.ptx import Operand
 
-STACK = "%stack"
-"""The register that holds the local-memory address of the end of a thread's stack; also the name of the variable where the stack begins."""
+STACK = "@stack"
+"""The register that holds the local-memory address of the end of a thread's stack; also the name of the variable where the stack begins.
+No text has this name."""
 SAVED_BYTES = 8
 """Bytes of a saved register on the stack."""
 

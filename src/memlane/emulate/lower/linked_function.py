@@ -34,11 +34,11 @@ class LinkedFunction:
     @property
     def return_register(self) -> str:
         """Return the register that holds where the function continues at its end."""
-        return f"{self.name}::place"
+        return f"{self.name}::@place"
 
     @property
     def frame_register(self) -> str:
-        return f"{self.name}::frame" if self.frame_bytes else ""
+        return f"{self.name}::@frame" if self.frame_bytes else ""
 
 
 def fits_signature(part: LinkedFunction, call: Instruction, function: Function) -> bool:

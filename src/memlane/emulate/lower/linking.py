@@ -12,7 +12,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from memlane.emulate.lower.body import Body, LiveOut, Segment, Step, flatten
-from memlane.emulate.lower.call_registers import with_call_registers, with_registers, without_callee_registers
+from memlane.emulate.lower.call_registers import (
+    allocates,
+    completed,
+    with_call_registers,
+    with_registers,
+    with_stack_register,
+    without_callee_registers,
+)
 from memlane.emulate.lower.calls import STACK, Call, Return, Target
 from memlane.emulate.lower.linked_function import LinkedFunction, fits_signature
 from memlane.emulate.lower.parameters import Parameters
@@ -21,7 +28,6 @@ from memlane.errors import PtxTypeError, UnsupportedPtx
 from memlane.ptx import (
     CARRY,
     Address,
-    Block,
     Function,
     Instruction,
     Module,
@@ -46,7 +52,7 @@ def link(module: Module, kernel: Function, services: Iterable[str], *, stop_at_m
     """Return the body of a kernel with all functions that it calls, and its instructions by index. `services` are functions without a body
     that the emulator provides."""
     own = tuple(kernel.instructions())
-    if not any(one.form.effect == "call" for one in own):
+    if not any(one.form.effect == "call" for one in own) and not allocates(kernel):
         return flatten(kernel, stop_at_memory=stop_at_memory), own
     return _Linker(module, kernel, frozenset(services), stop_at_memory).link()
 
@@ -56,7 +62,7 @@ def linked_instructions(module: Module, kernel: Function) -> tuple[Instruction, 
     own = tuple(kernel.instructions())
     if not any(one.form.effect == "call" for one in own):
         return own
-    return own + tuple(one for function in called_functions(module, kernel) for one in _with_return(function).instructions())
+    return own + tuple(one for function in called_functions(module, kernel) for one in completed(function).instructions())
 
 
 def refuse_objects(module: Module) -> None:
@@ -76,7 +82,7 @@ class _Linker:
         self._functions: dict[str, LinkedFunction] = {}
         self._instructions: list[Instruction] = []
         for function in functions:
-            whole = function if function is kernel else _with_return(function)
+            whole = function if function is kernel else completed(function)
             assert whole.body is not None
             body = flatten(whole, stop_at_memory=stop_at_memory, polling=polling)
             self._functions[function.name] = LinkedFunction(whole, body, len(self._instructions), function is kernel)
@@ -209,7 +215,7 @@ class _Linker:
                 one = self._resolve_parameter(linked, one, name, (offset, nbytes * count))
         if linked.frame:
             one = self._with_frame(linked, one)
-        return replace(step, instruction=rename_instruction(one, linked.rename))
+        return replace(step, instruction=with_stack_register(rename_instruction(one, linked.rename)))
 
     def _resolve_parameter(self, linked: LinkedFunction, one: Instruction, name: str, span: Unit) -> Instruction:
         """Replace the address of a load or store of a parameter by the registers of the accessed pieces."""
@@ -308,9 +314,10 @@ class _Linker:
         for name in order:
             self._functions[name].first_segment = number
             number += len(resolved[name])
-        begin = instruction(f"mov.u64 {STACK}, {STACK[1:]};")
+        begin = instruction("mov.u64 %d, a;")
         begin = replace(begin, operands=(Register(STACK), Symbol(STACK)))
-        steps = (Step(0, begin, resumes=True),) if any(linked.recursive for linked in self._functions.values()) else ()
+        has_stack = any(linked.recursive or allocates(linked.function) for linked in self._functions.values())
+        steps = (Step(0, begin, resumes=True),) if has_stack else ()
         return_points: dict[str, list[int]] = {name: [] for name in order}
         renumbered = [
             (name, self._renumbered(self._functions[name], segment, resolved[name], return_points))
@@ -378,13 +385,3 @@ def _polling(module: Module, functions: Sequence[Function]) -> frozenset[str | N
     found = reachable([one.name for one in functions if polls(one)], callers.__getitem__)
     by_pointer = not found.isdisjoint(one.name for one in addressed_functions(module))
     return frozenset({*found, None} if by_pointer else found)
-
-
-def _with_return(function: Function) -> Function:
-    """Return a function that ends with an explicit `ret`, which running off its end means."""
-    assert function.body is not None
-    statements = function.body.statements
-    last = statements[-1] if statements else None
-    if isinstance(last, Instruction) and last.guard is None and last.form.effect in ("return", "exit", "trap", "branch"):
-        return function
-    return replace(function, body=Block((*statements, instruction("ret;"))))

@@ -27,6 +27,7 @@ from memlane.emulate.runtime.helper import Helper, invoke
 from memlane.errors import UnsupportedPtx
 from memlane.ptx import SCALAR_TYPES, Address, Immediate, Instruction, Operand, Pair, Register, Sink, Special, Symbol
 from memlane.ptx.constants import bits_of
+from memlane.ptx.printer import operand_text
 
 if TYPE_CHECKING:
     from memlane.emulate.check.wgmma import WgmmaRegisters
@@ -260,7 +261,7 @@ class Lowering:
             return constant(I32, -1 if operand.value else 0)
         if isinstance(operand, Special) and operand.name in PREDICATES:
             return PREDICATES[operand.name](self)
-        raise self.unsupported(f"a predicate given as {operand}")
+        raise self.unsupported(f"a predicate given as `{operand_text(operand)}`")
 
     def bits_of(self, operand: Operand, type_name: str) -> Value:
         """Return the value of an operand as 32 integers of the type's width, sign-extended for signed types."""
@@ -287,7 +288,7 @@ class Lowering:
                 address = self.symbol_address(operand.name, operand.offset)
                 return address if scalar.bits == 64 else e.trunc(address, kind)
             case _:
-                raise self.unsupported(f"the operand {operand} of {self.instruction.name}")
+                raise self.unsupported(f"the operand `{operand_text(operand)}` of {self.instruction.name}")
 
     def special(self, name: str) -> Value:
         """Return the value of a special register: 32 lanes of i32 or i64."""
@@ -339,7 +340,7 @@ class Lowering:
         if isinstance(operand, Sink):
             return
         if not isinstance(operand, Register):
-            raise self.unsupported(f"the destination {operand} of {self.instruction.name}")
+            raise self.unsupported(f"the destination `{operand_text(operand)}` of {self.instruction.name}")
         width = self.registers.bits[operand.name]
         if width == 1:
             if value.type != I32:

@@ -131,6 +131,9 @@ SPECIAL: dict[str, Callable[[Emission], Value]] = {
         f"%{name}.w": _always(0)
         for name in ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
     },
+    # Performance counters that nothing has set up, and the device graph that no launch is part of.
+    **{f"%pm{number}{width}": _always(0) for number in range(8) for width in ("", "_64")},
+    "%current_graph_exec": _always(0),
     "WARP_SZ": _always(LANES),
 }
 """Name to the code of the value: 32 lanes of i32, or of i64 for 64-bit registers."""

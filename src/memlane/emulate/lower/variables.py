@@ -32,7 +32,7 @@ RESERVED, RESERVED_BYTES = "%reserved_smem", 1024
 """Shared memory of the system, before the variables of kernels that name it: cooperative groups of several warps synchronise there."""
 _RESERVED = Variable("shared", "b8", RESERVED, (RESERVED_BYTES,), RESERVED_BYTES)
 STACK_BYTES = 1 << 14
-"""Bytes of each thread's stack, where a kernel calls recursive functions."""
+"""Bytes of each thread's stack, where a kernel calls recursive functions or allocates on it."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def lay_out_locals(variables: Iterable[Variable]) -> tuple[dict[str, int], int]:
 def place_variables(module: Module, function: Function, body: Body) -> Frame:
     """Lay out the variables in the order of their declaration, each at a multiple of its alignment.
 
-    The stack for recursive functions follows the local variables, if the body names it.
+    The stack follows the local variables, if the body names it.
     """
     used = _symbols(step.instruction for segment in body.segments for step in segment.steps)
     offsets: dict[str, tuple[str, int]] = {}

@@ -80,7 +80,7 @@ def raise_fault(
         text = assertions[int(context["fault_block"]), int(context["fault_warp"]), int(context["fault_lane"])]
         raise KernelTrap(f"{who}: {text}")
     if kind == STACK:
-        raise KernelTrap(f"{who} needs more than its {STACK_BYTES} bytes of stack: its functions recurse too deeply")
+        raise KernelTrap(f"{who} needs more than its {STACK_BYTES} bytes of stack: it recurses too deeply, or `alloca` takes too much")
     raise BadAccess(f"{who} {fault.mistake(kind)}")
 
 

@@ -52,7 +52,7 @@ _SIZES = sum(
 )
 """log2 of the bytes of an element, two bits for each element number."""
 _FLOATS = ("f16", "bf16", "f32", "f64")
-_NAN = 0x7FF7_7FF7_7FF7_7FF7
+OOB_NAN = 0x7FF7_7FF7_7FF7_7FF7
 """Fill value of loads outside an array of floats, if the map asks for NaN: an H200 repeats the same 16 bits, for floats of every width."""
 _MOST_SWIZZLE = 3
 NO_MAP, OTHER_RANK, OTHER_ELEMENT, NOT_MODELLED, CROOKED, IN_FRONT = range(1, 7)
@@ -186,7 +186,7 @@ class _Box:
         for name in _FLOATS:
             is_filled = e.or_(is_filled, self._is_element(name))
         is_filled = e.and_(is_filled, e.icmp_unsigned("!=", self._field("fill"), constant(I64, 0)))
-        return e.select(is_filled, constant(I64, _NAN), constant(I64, 0))
+        return e.select(is_filled, constant(I64, OOB_NAN), constant(I64, 0))
 
     # -- what may be wrong -------------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,10 @@ from memlane.emulate.runtime.access import load, store
 from memlane.emulate.runtime.faults import fault
 from memlane.emulate.runtime.warp_splits import park, send
 from memlane.emulate.semantics.table import semantics
+from memlane.ptx import Immediate
+
+_DEFAULT_ALIGNMENT = 8
+_STACK_ALIGNMENT = 16
 
 SERVICES: dict[str, Callable[[Lowering, Call], None]] = {}
 """Device functions of the CUDA runtime that the emulator provides, by name."""
@@ -76,15 +80,48 @@ def _fail(k: Lowering, kind: int, lanes: Value, address: Value) -> None:
 # -- the stack -------------------------------------------------------------------------------------------------------------------
 
 
-def _push(k: Lowering, link: Call) -> None:
-    """Save the registers that are live across the call, and allocate the local variables of the function."""
-    e, top = k.e, k.register(STACK)
-    frame_bytes = max(target.frame_bytes for target in link.targets)
-    end = e.add(top, constant(top.type, link.stack_bytes + frame_bytes))
+def _require_stack(k: Lowering, end: Value) -> None:
+    """Fault in the lanes whose stack would end beyond their local memory."""
+    e = k.e
     over = e.and_(k.active, e.mask_of(e.icmp_unsigned(">", end, constant(end.type, k.frame.local_bytes))))
     with e.if_then(e.icmp_unsigned("!=", over, constant(I32, 0)), likely=False):
         _fail(k, NO_STACK_LEFT, over, constant(I64, 0))
         k.flow.pick_again()
+
+
+@semantics("miscellaneous/stacksave")
+def stacksave(k: Lowering) -> None:
+    k.write_operand(k.instruction.operands[0], k.register(STACK), "u64")
+
+
+@semantics("miscellaneous/stackrestore")
+def stackrestore(k: Lowering) -> None:
+    k.set_register(STACK, k.value(k.instruction.operands[0], "u64"))
+
+
+@semantics("miscellaneous/alloca")
+def alloca(k: Lowering) -> None:
+    """Allocate at the end of the stack, which stays a multiple of the largest alignment of any variable."""
+    e, top = k.e, k.register(STACK)
+    align = k.instruction.operand("align")
+    boundary = align.value if isinstance(align, Immediate) else _DEFAULT_ALIGNMENT
+    start = _aligned(k, top, boundary)
+    size = e.intrinsic("umin", [k.value(k.instruction.operands[1], "u64"), constant(top.type, 1 << 32)])  # more does not overflow
+    end = _aligned(k, e.add(start, size), _STACK_ALIGNMENT)
+    _require_stack(k, end)
+    k.write("d", start)
+    k.set_register(STACK, end)
+
+
+def _aligned(k: Lowering, address: Value, boundary: int) -> Value:
+    return k.e.and_(k.e.add(address, constant(address.type, boundary - 1)), constant(address.type, -boundary))
+
+
+def _push(k: Lowering, link: Call) -> None:
+    """Save the registers that are live across the call, and allocate the local variables of the function."""
+    e, top = k.e, k.register(STACK)
+    frame_bytes = max(target.frame_bytes for target in link.targets)
+    _require_stack(k, e.add(top, constant(top.type, link.stack_bytes + frame_bytes)))
     for number, name in enumerate(link.saved):
         value = k.register(name)
         if k.registers.bits[name] == 1:

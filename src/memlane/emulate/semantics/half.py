@@ -8,6 +8,7 @@ from memlane.chip import LANES
 from memlane.emulate.code.build import F64, I16, I32, Value, constant, real, vector
 from memlane.emulate.code.formats import like, narrow, odd_sum, widen
 from memlane.emulate.lower.lowering import Lowering
+from memlane.emulate.runtime.tensor_copies import OOB_NAN
 from memlane.emulate.semantics.compare import holds, with_predicate, write_both
 from memlane.emulate.semantics.floating import finish, library, rounded
 from memlane.emulate.semantics.table import semantics
@@ -82,13 +83,20 @@ def mul(k: Lowering) -> None:
 
 @semantics("half/fma")
 def fma(k: Lowering) -> None:
-    """Multiply and add; the product is exact in f32, or in f64 where the exponents of f32 do not suffice."""
-    if k.instruction.has("oob"):
-        raise k.unsupported()
+    """Multiply and add; the product is exact in f32, or in f64 where the exponents of f32 do not suffice.
+
+    With `.oob` a factor that a tensor copy found outside its array makes the result 0.
+    """
+    e = k.e
     a, b, c = _read(k, "abc")
     if k.slot_type("d").startswith("bf16"):
-        a, b, c = (k.e.fpext(value, like(value.type, F64)) for value in (a, b, c))
-    _finish(k, odd_sum(k.e, k.e.fmul(a, b), c))
+        a, b, c = (e.fpext(value, like(value.type, F64)) for value in (a, b, c))
+    total = odd_sum(e, e.fmul(a, b), c)
+    if k.instruction.has("oob"):
+        factors = [_bits(k, letter, k.slot_type(letter)) for letter in "ab"]
+        outside = e.or_(*(e.icmp_unsigned("==", bits, constant(bits.type, OOB_NAN & 0xFFFF)) for bits in factors))
+        total = e.select(outside, real(total.type, 0.0), total)
+    _finish(k, total)
 
 
 @semantics("half/neg")
