@@ -134,7 +134,7 @@ class Bandwidth:
     atomic_parts: Count | None = None
     """Parts of L2 that execute atomic operations, each for different lines; None: one part."""
     l2_fabric: SectorsPerClock | None = None
-    """Sectors stored and sectors fetched from DRAM with which Nsight Compute shows the connection between the halves of L2 as fully busy."""
+    """Sectors stored and fetched from DRAM at which Nsight Compute shows the connection between the halves of L2 as fully busy."""
     blocks: BlocksPerClock | None = None
     """Blocks that begin on all multiprocessors together."""
     dram_piece: Bytes | None = None
