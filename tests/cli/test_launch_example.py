@@ -60,8 +60,8 @@ COLUMNS = """\
     [
         ("32, dim3(32, 8)", "--grid 32 --block 32,8"),
         ("dim3{4, 2}, 64, 0, stream", "--grid 4,2 --block 64"),
-        ("blocks, dim3(32, 4)", "--grid 16,128 --block 32,4"),
-        ("16, dim3(N, 4)", "--grid 32,32 --block 16,16"),
+        ("blocks, dim3(32, 4)", "--grid 8,64 --block 32,4"),
+        ("16, dim3(N, 4)", "--grid 16,16 --block 16,16"),
     ],
 )
 def test_numbers_of_the_launch_in_the_source_are_taken_from_there(memlane: Command, written: str, shape: str) -> None:
@@ -182,7 +182,7 @@ def test_examples_take_the_launch_of_the_message(memlane: Command, file: str) ->
 
 @pytest.mark.parametrize(
     ("axes", "shape"),
-    [("x", "--grid 4 --block 256"), ("xy", "--grid 32,32 --block 16,16"), ("xyz", "--grid 8,8,8 --block 8,8,8")],
+    [("x", "--grid 4 --block 256"), ("xy", "--grid 16,16 --block 16,16"), ("xyz", "--grid 8,8,8 --block 8,8,8")],
 )
 def test_the_launch_has_the_dimensions_whose_thread_indices_the_kernel_reads(memlane: Command, axes: str, shape: str) -> None:
     index = " + ".join(f"threadIdx.{axis} + blockDim.{axis} * blockIdx.{axis}" for axis in axes)
@@ -243,6 +243,14 @@ def test_what_the_source_computes_of_constants_is_taken_from_there(memlane: Comm
     assert f"for example: {options} (the source launches {kernel.partition('<')[0]}" in answer.err
     assert "#ifdef" not in answer.err
     assert memlane("check", "k.cu", "--kernel", kernel, *example(answer.err)).code == 0
+
+
+def test_many_numbers_are_smaller_because_each_may_be_the_length_of_a_loop(memlane: Command) -> None:
+    body = "for (int i = 0; i < n; i++) for (int j = 0; j < m; j++) for (int h = 0; h < k; h++) p[threadIdx.x] += i * j * h;"
+    Path("k.cu").write_text(f"__global__ void k(int* p, int n, int m, int k) {{ {body} }}\n")
+    assert (
+        "for example: --grid 4 --block 256 --arg 'p:i4[1048576]' --arg 256:i4 --arg 256:i4 --arg 256:i4\n" in memlane("count", "k.cu").err
+    )
 
 
 def test_arguments_with_which_nothing_is_accessed_are_told(memlane: Command) -> None:

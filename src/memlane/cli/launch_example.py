@@ -30,8 +30,10 @@ _DTYPES = {
 }  # fmt: skip
 """NumPy type by the C++ or PTX type; for a vector, the type of its elements."""
 _ELEMENTS = 1 << 20
-_SIDES = {1: 1 << 10, 2: 1 << 9, 3: 1 << 6}
+_SIDES = {1: 1 << 10, 2: 1 << 8, 3: 1 << 6}
 """Value for number arguments by dimensions of the thread indices: arrays of `_ELEMENTS` have room for N x N or N x N x N and a border."""
+_MANY_NUMBERS, _SIDE_OF_MANY = 3, 1 << 8
+"""From so many number arguments on they are no more than this: each may be the length of a loop inside another, in every thread."""
 _SHARED_BYTES = 4096
 """Bytes of dynamic shared memory: 16 for each of 256 threads, or 8 for each of 512."""
 _DEEPEST, _MOST_MEMBERS = 4, 40
@@ -53,14 +55,15 @@ def launch_example(kernel: Kernel) -> str:
     names = front_ends.parameter_names(kernel.module, kernel.function)
     types = _types(kernel.title) or front_ends.parameter_types(kernel.module, kernel.function)
     axes = _axes(kernel)
-    words = _shape(kernel, own, axes)
+    side = _side(types, axes)
+    words = _shape(kernel, own, axes, side)
     given = len(own.arguments) if own is not None else 0
     for position, param in enumerate(kernel.function.params):
         name = names[position] if position < len(names) else ""
         written = types[position] if len(types) == len(kernel.function.params) else ""
         value = _own_value(own, position) if own is not None and given == len(kernel.function.params) else ""
         if param.shape is None:
-            text = _argument(kernel, param, written, name) or _number(_dtype_of(param, written), value, _SIDES[axes])
+            text = _argument(kernel, param, written, name) or _number(_dtype_of(param, written), value, side)
         else:
             text = _structure(kernel, written, param.nbytes)
         words.append(f"--arg {shlex.quote(text)}")
@@ -79,13 +82,19 @@ def _own_value(own: front_ends.SourceLaunch, position: int) -> str:
     return str(value) if value is not None and 0 <= value <= _SIDES[1] else ""
 
 
+def _side(types: Sequence[str], axes: int) -> int:
+    """Return the value of number arguments for a kernel with parameters of these types."""
+    numbers = sum(_DTYPES.get(one, "f")[0] in "iu" for one in types)
+    return min(_SIDES[axes], _SIDE_OF_MANY) if numbers >= _MANY_NUMBERS else _SIDES[axes]
+
+
 def _axes(kernel: Kernel) -> int:
     """Return the number of dimensions of the thread indices that a kernel reads."""
     indices = special_registers(kernel.module, kernel.function)
     return 3 if "%tid.z" in indices else 2 if "%tid.y" in indices else 1
 
 
-def _shape(kernel: Kernel, own: front_ends.SourceLaunch | None, axes: int) -> list[str]:
+def _shape(kernel: Kernel, own: front_ends.SourceLaunch | None, axes: int, side: int) -> list[str]:
     """Return a grid and a block: those of the source if they are known, else about as many threads as number arguments say.
 
     A large grid that the source computes fits its own sizes, which the arguments are not.
@@ -94,7 +103,7 @@ def _shape(kernel: Kernel, own: front_ends.SourceLaunch | None, axes: int) -> li
     grid = own.grid if own is not None and own.block else ()
     if own is None or not (own.has_literal_grid or math.prod(grid) * math.prod(block) <= _MOST_COMPUTED):
         grid = ()
-    grid = grid or tuple(max(_FEWEST_BLOCKS, -(-_SIDES[axes] // extent)) for extent in (*block, 1, 1)[:axes])
+    grid = grid or tuple(max(_FEWEST_BLOCKS, -(-side // extent)) for extent in (*block, 1, 1)[:axes])
     return [f"--grid {','.join(map(str, grid))}", f"--block {','.join(map(str, block))}"]
 
 
