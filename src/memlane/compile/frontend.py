@@ -341,7 +341,7 @@ class _Compilation:
         name = self.program.files[0].name
         refused = {*map(_plain, nvrtc.refused_expressions(log))}
         asked = [expression for expression in self.options.instantiate if _plain(expression) in refused]
-        parts = [log.rstrip()]
+        parts = [nvrtc.without_warnings(log).rstrip()]
         parts += self.device_launches.notes
         if self.refusals:
             parts += ["Before that, these declarations were left out because they did not compile:", *notes.few(self.refusals)]
