@@ -258,3 +258,15 @@ def test_arguments_with_which_nothing_is_accessed_are_told(memlane: Command) -> 
     answer = memlane("explain", "k.cu", "--grid", "1", "--block", "32", "--arg", "i4[32]", "--arg", "0:i4")
     assert answer.code == 1
     assert "with these arguments every thread left before its first access: give other numbers with --arg, or other sizes" in answer.err
+
+
+def test_what_a_command_line_cannot_know_is_told(memlane: Command) -> None:
+    Path("k.cu").write_text(
+        "struct Base { int a; };\nstruct Bound : Base { float* p; };\n"
+        "__global__ void rows(float* const* rows, Bound b) { rows[blockIdx.x][threadIdx.x] = b.a; }\n"
+    )
+    assert memlane("count", "k.cu").err.endswith(
+        "for example: --grid 4 --block 256 --arg 'rows:u8[1048576]' --arg '{MEMBERS}'; write the values of the structure in place of "
+        "MEMBERS, in their order: '{f4[1024], 1024:i4}'; rows points to pointers: launch the kernel from a script, with an array of the "
+        "addresses of other arrays\n"
+    )
