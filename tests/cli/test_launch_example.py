@@ -60,7 +60,7 @@ COLUMNS = """\
     [
         ("32, dim3(32, 8)", "--grid 32 --block 32,8"),
         ("dim3{4, 2}, 64, 0, stream", "--grid 4,2 --block 64"),
-        ("blocks, dim3(32, 4)", "--grid 8,64 --block 32,4"),
+        ("blocks, dim3(32, 4)", "--grid 8,16 --block 32,4"),
         ("16, dim3(N, 4)", "--grid 16,16 --block 16,16"),
     ],
 )

@@ -41,7 +41,8 @@ _DEEPEST, _MOST_MEMBERS = 4, 40
 _LONGEST_CALL = 160
 _BLOCKS = {1: (256,), 2: (16, 16), 3: (8, 8, 8)}
 """Block by number of dimensions."""
-_FEWEST_BLOCKS = 4
+_FEWEST_BLOCKS, _MOST_BLOCKS = 4, {1: 256, 2: 16, 3: 8}
+"""Bounds of each extent of a grid that the source does not determine, the upper one by number of dimensions."""
 _MOST_COMPUTED = 1 << 14
 """Maximum threads of a grid that is not a literal in the source."""
 
@@ -115,7 +116,8 @@ def _shape(kernel: Kernel, own: front_ends.SourceLaunch | None, axes: int, side:
     grid = own.grid if own is not None and own.block else ()
     if own is None or not (own.has_literal_grid or math.prod(grid) * math.prod(block) <= _MOST_COMPUTED):
         grid = ()
-    grid = grid or tuple(max(_FEWEST_BLOCKS, -(-side // extent)) for extent in (*block, 1, 1)[:axes])
+    most = _MOST_BLOCKS[axes]
+    grid = grid or tuple(min(max(_FEWEST_BLOCKS, -(-side // extent)), most) for extent in (*block, 1, 1)[:axes])
     return [f"--grid {','.join(map(str, grid))}", f"--block {','.join(map(str, block))}"]
 
 
