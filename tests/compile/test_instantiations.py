@@ -133,7 +133,43 @@ def test_statements_and_what_may_stand_in_their_place() -> None:
         ("case K:", ""),
         ("return;", ";"),
     ]
-    assert [text[part.start : part.end] for part in body.launch_configurations()] == ["<<<1, (2 > 1)>>>"]
+    configuration, before, behind = body.launch_configurations()
+    assert (text[configuration.start : configuration.end], configuration.instead) == ("<<<1, (2 > 1)>>>", "")
+    assert text[before.start : before.end] + text[behind.start : behind.end] == ""
+    assert (text[before.start :][:4], before.instead, text[behind.start :][:1], behind.instead) == ("h<<<", "0?", ";", ":void()")
+
+
+@pytest.mark.parametrize(
+    ("launch", "stays"),
+    [
+        ("if (a) ns::k<T, (a > 1), V<2>><<<g, b>>>(x);", "if (a) 0?ns::k<T, (a > 1), V<2>>(x):void();"),
+        ("k<<<g, b>>>(f(x), y);", "0?k(f(x), y):void();"),
+        ("else kernel<<<g, b>>>(x);", "else 0?kernel(x):void();"),
+        ("case 3: k<3><<<g, b>>>(x);", "case 3: 0?k<3>(x):void();"),
+        ("ok = (k<<<g, b>>>(x), check());", "ok = (k(x), check());"),
+        ("table[i]<<<g, b>>>(x);", "table[i](x);"),
+        ("(*f)<<<g, b>>>(x);", "(*f)(x);"),
+    ],
+)
+def test_launches_become_calls_that_are_not_generated(launch: str, stays: str) -> None:
+    pieces, position = [], 0
+    for part in sorted(Body(tokenize(launch)).launch_configurations(), key=lambda part: part.start):
+        pieces += [launch[position : part.start], part.instead]
+        position = part.end
+    assert "".join((*pieces, launch[position:])) == stays
+
+
+def test_launches_with_classes_that_have_copy_constructors(capfd: pytest.CaptureFixture[str]) -> None:
+    """The compiler cannot generate the call of such a kernel, and used to print pages about it and find nothing."""
+    source = """
+template <class T> struct Tensor { T* p; __host__ __device__ Tensor() {} __host__ __device__ Tensor(const Tensor& o) : p(o.p) {} };
+template <class T> __global__ void scale(Tensor<T> t) { t.p[threadIdx.x] *= 2; }
+void run(Tensor<float>& t) { scale<<<1, 32>>>(t); }
+struct Index { Tensor<double> t; virtual void go() { if (t.p) scale<<<1, 32>>>(t); } };
+Index* make() { return new Index; }
+"""
+    assert kernels(source) == ["void scale<double>(Tensor<double>)", "void scale<float>(Tensor<float>)"]
+    assert capfd.readouterr().err == ""
 
 
 @given(st.lists(st.sampled_from([*"{}()[];=:<>", "if", "for", "case", "catch", "try", "<<<", "template", "operator", "a"]), max_size=40))
