@@ -102,7 +102,7 @@ def fma(s: Spelling, *values: int) -> int:
     """Compute `fma`. Its `.ftz` applies to the rounded result (observed on H200)."""
 
     def one(form: Binary, a: int, b: int, c: int) -> int:
-        if s.has("oob") and OOB_NAN in (a, b):
+        if s.has("oob") and OOB_NAN in (a & 0x7FFF, b & 0x7FFF):
             return 0
         return finished(s, form, multiplied_and_added(form, *inputs(s, form, (a, b, c)), direction(s)))
 

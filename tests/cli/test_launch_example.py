@@ -182,7 +182,7 @@ def test_examples_take_the_launch_of_the_message(memlane: Command, file: str) ->
 
 @pytest.mark.parametrize(
     ("axes", "shape"),
-    [("x", "--grid 4 --block 256"), ("xy", "--grid 64,64 --block 16,16"), ("xyz", "--grid 8,8,8 --block 8,8,8")],
+    [("x", "--grid 4 --block 256"), ("xy", "--grid 16,16 --block 16,16"), ("xyz", "--grid 8,8,8 --block 8,8,8")],
 )
 def test_the_launch_has_the_dimensions_whose_thread_indices_the_kernel_reads(memlane: Command, axes: str, shape: str) -> None:
     index = " + ".join(f"threadIdx.{axis} + blockDim.{axis} * blockIdx.{axis}" for axis in axes)
@@ -245,8 +245,28 @@ def test_what_the_source_computes_of_constants_is_taken_from_there(memlane: Comm
     assert memlane("check", "k.cu", "--kernel", kernel, *example(answer.err)).code == 0
 
 
+def test_many_numbers_are_smaller_because_each_may_be_the_length_of_a_loop(memlane: Command) -> None:
+    body = "for (int i = 0; i < n; i++) for (int j = 0; j < m; j++) for (int h = 0; h < k; h++) p[threadIdx.x] += i * j * h;"
+    Path("k.cu").write_text(f"__global__ void k(int* p, int n, int m, int k) {{ {body} }}\n")
+    assert (
+        "for example: --grid 4 --block 256 --arg 'p:i4[1048576]' --arg 256:i4 --arg 256:i4 --arg 256:i4\n" in memlane("count", "k.cu").err
+    )
+
+
 def test_arguments_with_which_nothing_is_accessed_are_told(memlane: Command) -> None:
     Path("k.cu").write_text("__global__ void k(int* p, int n) { if (threadIdx.x < n) p[threadIdx.x] = n; }\n")
     answer = memlane("explain", "k.cu", "--grid", "1", "--block", "32", "--arg", "i4[32]", "--arg", "0:i4")
     assert answer.code == 1
     assert "with these arguments every thread left before its first access: give other numbers with --arg, or other sizes" in answer.err
+
+
+def test_what_a_command_line_cannot_know_is_told(memlane: Command) -> None:
+    Path("k.cu").write_text(
+        "struct Base { int a; };\nstruct Bound : Base { float* p; };\n"
+        "__global__ void rows(float* const* rows, Bound b) { rows[blockIdx.x][threadIdx.x] = b.a; }\n"
+    )
+    assert memlane("count", "k.cu").err.endswith(
+        "for example: --grid 4 --block 256 --arg 'rows:u8[1048576]' --arg '{MEMBERS}'; write the values of the structure in place of "
+        "MEMBERS, in their order: '{f4[1024], 1024:i4}'; rows points to pointers: launch the kernel from a script, with an array of the "
+        "addresses of other arrays\n"
+    )

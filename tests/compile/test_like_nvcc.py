@@ -267,6 +267,12 @@ __global__ void k(double* p) { *p = __shfl_xor<8>(*p, 1, p + 1); }"""
     assert "like.cu:2: CUDA has ended `__shfl_xor` for chips from sm_70 on" in refusal(source)
 
 
+def test_the_errors_are_not_hidden_behind_warnings() -> None:
+    text = refusal("struct S { double4 d; ulong4 u; };\n__global__ void k(S* p) {\n  p->d.x = y;\n}\n")
+    assert text.startswith('like.cu does not compile\nlike.cu(3): error: identifier "y" is undefined\n    p->d.x = y;\n             ^\n')
+    assert "warning" not in text
+
+
 def test_algorithms_of_thrust_in_device_code_are_refused_by_name() -> None:
     source = """#include <thrust/binary_search.h>
 #include <thrust/execution_policy.h>

@@ -67,7 +67,19 @@ def launch_example(kernel: Kernel) -> str:
     if _has_dynamic_shared(kernel):
         words.append(f"--shared {(own.shared_bytes if own is not None else None) or _SHARED_BYTES}")
     quoted = own.call if own is not None and len(own.call) <= _LONGEST_CALL else ""
-    return " ".join(words) + (f" (the source launches {quoted})" if quoted else "")
+    return " ".join(words) + (f" (the source launches {quoted})" if quoted else "") + _left_to_do(words, types, names)
+
+
+def _left_to_do(words: Sequence[str], types: Sequence[str], names: Sequence[str]) -> str:
+    """Return what the options above leave to the user: members that are not known, and arrays of addresses."""
+    told = ""
+    if any("{MEMBERS}" in word for word in words):
+        told = "; write the values of the structure in place of MEMBERS, in their order: '{f4[1024], 1024:i4}'"
+    for position, written in enumerate(types):
+        if written.replace(" ", "").replace("const", "").endswith("**"):
+            name = names[position] if position < len(names) else f"argument {position + 1}"
+            told += f"; {name} points to pointers: launch the kernel from a script, with an array of the addresses of other arrays"
+    return told
 
 
 def _own_value(own: front_ends.SourceLaunch, position: int, side: int) -> str:
@@ -126,6 +138,8 @@ def _array(kernel: Kernel, written: str, name: str) -> str:
     element = " ".join(word for word in written.rstrip("*").split() if word not in ("const", "volatile", "__restrict__"))
     if element and element not in _DTYPES:
         element = front_ends.type_aliases(list(kernel.module.sources.values())).get(element, element)
+    if "*" in written[:-1]:
+        element = "unsigned long"  # an address
     dtype = _DTYPES.get(element, "u1" if written else "f4")
     fill = "=random:7" if is_input and dtype.startswith("f") else ""
     return f"{name}:{dtype}[{ELEMENTS}]{fill}" if name else f"{dtype}[{ELEMENTS}]{fill}"

@@ -14,8 +14,11 @@ from memlane.ptx import Immediate, Instruction, Register, Special, memory_access
 
 ELEMENTS = 1 << 20
 """Elements of each array."""
-SIDES = {1: 1 << 10, 2: 1 << 10, 3: 1 << 6, 4: 1 << 5}
-"""Value of each extent, by how many of them are multiplied: arrays of `ELEMENTS` hold that many elements."""
+SIDES = {1: 1 << 10, 2: 1 << 8, 3: 1 << 6, 4: 1 << 5}
+"""Value of each extent, by how many of them are multiplied: arrays of `ELEMENTS` hold that many elements, and a loop over an extent in each
+thread ends within seconds on the emulator."""
+_MANY, _SIDE_OF_MANY = 3, 1 << 8
+"""From so many extents on they are no more than this: each may be the length of a loop inside another, in every thread."""
 _SMALLEST_SIDE = 1 << 4
 _BLOCKS = {1: (256,), 2: (16, 16), 3: (8, 8, 8)}
 """Block by the number of its dimensions."""
@@ -47,6 +50,8 @@ def launch_shape(instructions: Sequence[Instruction], extents: Iterable[str], bl
     found = _Degrees(instructions, frozenset(extents))
     highest = max([1, len(found.block_axes), *(found.degree.get(name, 0) for name in found.addresses)])
     side = SIDES.get(highest, _SMALLEST_SIDE)
+    if len(found.extents) >= _MANY:
+        side = min(side, _SIDE_OF_MANY)
     if not block:
         axes = max((number for number, axis in enumerate(_AXES, 1) if f"%tid.{axis}" in found.read), default=1)
         width = found.widths.get("x", 0)

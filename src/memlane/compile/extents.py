@@ -30,6 +30,8 @@ _DEFINE = re.compile(r"#\s*define\s+(\w+)\s+(.+)")
 _CONSTANTS = ("const", "constexpr")
 _DEEPEST = 16
 """Maximum depth of names that are defined by other names."""
+_LONGEST_DECLARATION = 60
+"""Maximum tokens of a declaration in front of a constant's value."""
 _ARITHMETIC: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -79,7 +81,8 @@ def constants_in(tokens: Sequence[Token]) -> dict[str, str]:
         if token.kind == "directive" and (defined := _DEFINE.match(token.text)):
             found[defined[1]] = defined[2].partition("//")[0].strip()
         elif token.text == "=" and place and tokens[place - 1].kind == "word":
-            begun = next((at for at in range(place - 1, -1, -1) if tokens[at].text in ";{}"), -1)
+            first = max(place - _LONGEST_DECLARATION, 0)
+            begun = next((at for at in range(place - 1, first - 1, -1) if tokens[at].text in ";{}"), first - 1)
             end = next((at for at in range(place, len(tokens)) if tokens[at].text in (";", ",")), place)
             if any(one.text in _CONSTANTS for one in tokens[begun + 1 : place]):
                 found[tokens[place - 1].text] = " ".join(one.text for one in tokens[place + 1 : end])

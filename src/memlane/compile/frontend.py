@@ -261,7 +261,7 @@ class _Compilation:
     def _host_request(self, texts: Mapping[str, str], device: Mapping[str, str]) -> nvrtc.Request:
         """Return the compiler request for texts that include host code; `device` holds the texts without it."""
         request = self._request(texts, device)
-        host = standard.host_containers(standard.names_in_thrust(device.values()), self.program.absent)
+        host = standard.host_containers(texts.values(), standard.names_in_thrust(device.values()), self.program.absent)
         headers = tuple((name, text + host if name == standard.PRELUDE else text) for name, text in request.headers)
         return replace(request, headers=headers)
 
@@ -341,7 +341,7 @@ class _Compilation:
         name = self.program.files[0].name
         refused = {*map(_plain, nvrtc.refused_expressions(log))}
         asked = [expression for expression in self.options.instantiate if _plain(expression) in refused]
-        parts = [log.rstrip()]
+        parts = [nvrtc.without_warnings(log).rstrip()]
         parts += self.device_launches.notes
         if self.refusals:
             parts += ["Before that, these declarations were left out because they did not compile:", *notes.few(self.refusals)]

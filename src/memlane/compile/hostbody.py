@@ -19,6 +19,7 @@ ANY_VALUE = "_mlv"
 _STATIC = frozenset({"extern", "thread_local"})
 """Words in front of variables whose initial value must be a constant, which `ANY_VALUE` is not."""
 _NOT_TYPES = frozenset({"return", "new", "delete", "throw", "goto", "case", "else", "do", "operator", "co_return", "co_yield"})
+_BEFORE_STATEMENT = frozenset({"else", "do", "return"})
 _LONGEST_CONFIGURATION = 400
 """Maximum tokens between `<<<` and `>>>`."""
 
@@ -169,14 +170,37 @@ class Body:
         return any(token.text in (")", "]") or (token.kind == "word" and token.text not in kernels) for token in before)
 
     def launch_configurations(self) -> Iterator[Part]:
-        """Yield each `<<<grid, block>>>`. Without it, a launch becomes a call of the same instantiation of the kernel."""
+        """Yield each `<<<grid, block>>>`. Without it, a launch becomes a call of the same instantiation of the kernel.
+
+        The call goes into a branch that is not taken, because the compiler cannot generate it for a class with a copy constructor.
+        """
         for index, token in enumerate(self.tokens):
             at = index + 1 if token.text == "<<<" else len(self.tokens)
             while at < min(len(self.tokens), index + _LONGEST_CONFIGURATION) and self.text(at) not in (";", "}", "<<<"):
                 if self.text(at) == self.text(at + 1) == self.text(at + 2) == ">" and self.text(at + 3) == "(":
                     yield self.part(index, at + 3)
+                    start, end = self._kernel_expression(index), self.end(at + 3)
+                    if start is not None and self.text(end) == ";":
+                        yield Part(self.tokens[start].start, self.tokens[start].start, "0?")
+                        yield Part(self.tokens[end].start, self.tokens[end].start, ":void()")
                     break
                 at = self.end(at)
+
+    def _kernel_expression(self, end: int) -> int | None:
+        """Return the index where the statement begins that is a name, with or without template arguments, up to `end`; None for others."""
+        openings = {closing - 1: opening for opening, closing in self.ends.items()}
+        index, depth = end, 0
+        while index > 0:
+            text = self.text(index - 1)
+            if depth and index - 1 in openings:
+                index = openings[index - 1]
+                continue
+            depth += (text == ">") - (text == "<")
+            outside = not depth and text != "<"
+            if depth < 0 or (outside and text != "::" and self.tokens[index - 1].kind != "word") or (outside and text in _BEFORE_STATEMENT):
+                break
+            index -= 1
+        return index if index < end and (index == 0 or self.text(index - 1) in (";", "{", "}", ")", "else", "do", ":")) else None
 
 
 def _group_ends(tokens: Sequence[Token]) -> dict[int, int]:

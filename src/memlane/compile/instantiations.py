@@ -2,8 +2,9 @@
 
 Which kernel `run<4>()` launches can depend on template arguments, defaults, overloads and the types of variables, so only a C++ compiler
 can tell. NVRTC is one, and with `-default-device` it compiles host functions too. It therefore gets the functions from which a template
-kernel is reachable, with each `kernel<<<grid, block>>>(...)` turned into a call. It refuses what has no meaning on the device (calls of the
-runtime, containers, streams); the smallest part that contains each error is left out until the rest compiles. The kernels in the resulting
+kernel is reachable, with each `kernel<<<grid, block>>>(...)` turned into a call in a branch that is not taken. What it would refuse because
+it has no meaning on the device is declared in `include/containers.h` (the runtime, containers, streams), as far as most programs use it;
+of the rest, the smallest part that contains each error is left out until all compiles. The kernels in the resulting
 PTX are the ones that the program launches. That PTX is discarded, and the kernels are instantiated by name.
 
 A parser without types does not help here. tree-sitter with its CUDA grammar (MIT, tree-sitter-cuda 0.21.2, wheels for Python 3.10 and

@@ -79,6 +79,14 @@ def errors(log: str) -> Iterator[Diagnostic]:
         yield Diagnostic(found["file"], int(found["line"]), column if column is None or column >= 0 else None, message, source)
 
 
+_WARNING = re.compile(r"[^\n]+\(\d+\): warning |Remark: The warnings can be suppressed ")
+
+
+def without_warnings(log: str) -> str:
+    """Return a log with errors in it without the compiler's warnings, which may precede the first error by pages."""
+    return "\n\n".join(block for block in log.split("\n\n") if not _WARNING.match(block.lstrip("\n")))
+
+
 _BAD_EXPRESSION = re.compile(r"^__nv_name_map\(\d+\): error: [^\n]*\n(?:\s*#pragma nv_mangled_name (?P<expression>[^\n]*))?", re.MULTILINE)
 
 

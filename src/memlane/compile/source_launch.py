@@ -21,7 +21,8 @@ from memlane.compile.tokens import tokenize
 
 _DIM3 = re.compile(r"\bdim3\s+(?P<declared>[^;]*);")
 _MEMBER = re.compile(r"\b(?P<name>\w+)\s*\.\s*(?P<axis>[xyz])\s*=(?!=)\s*(?P<value>[^;,]+)[;,]")
-_ASSIGNED = re.compile(r"\b(?P<name>[A-Za-z_]\w*)\s*=(?!=)\s*(?P<value>[^;,=(){}]*(?:\([^;{}]*?\)[^;,=(){}]*)*)(?=[;,])")
+_GROUP = r"\((?:[^;{}()]|\([^;{}()]*\))*\)"
+_ASSIGNED = re.compile(rf"\b(?P<name>[A-Za-z_]\w*)\s*=(?!=)\s*(?P<value>(?:[^;,=(){{}}]|{_GROUP})*)(?=[;,])")
 _TRIPLE = re.compile(r"(?:dim3\s*)?[({](?P<extents>.*)[)}]", re.DOTALL)
 _SIZEOF = re.compile(r"\bsizeof\s*\(\s*(?P<type>\w+)\s*\)")
 _DIRECTIVE = re.compile(r"^[ \t]*#.*$", re.MULTILINE)

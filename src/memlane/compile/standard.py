@@ -200,14 +200,15 @@ def _with_long_int64(name: str) -> str:
     return ""
 
 
-def host_containers(thrust: frozenset[str], absent: Iterable[str] = ()) -> str:
+def host_containers(texts: Iterable[str], thrust: frozenset[str], absent: Iterable[str] = ()) -> str:
     """Return declarations of the containers that host code uses.
 
-    `raw_pointer_cast` is left out if device code names it (`thrust`), because Thrust's own is there then. PyTorch tensors are added if its
-    headers are among the `absent` ones.
+    `std::function` is declared if the `texts` name it: a program may have a `function` of its own. `raw_pointer_cast` is left out if device
+    code names it (`thrust`), because Thrust's own is there then. PyTorch tensors are added if its headers are among the `absent` ones.
     """
     tensors = any(header.startswith(("torch/", "ATen/", "c10/")) for header in absent)
     first = "#define MEMLANE_RAW_POINTER_CAST\n" if "raw_pointer_cast" in thrust else ""
+    first += "#define MEMLANE_STD_FUNCTION\n" if any("std::function" in text for text in texts) else ""
     return first + "".join(map(_included, ("containers.h", *(("torch_tensors.h",) if tensors else ()))))
 
 

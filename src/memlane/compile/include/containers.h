@@ -228,13 +228,14 @@ struct string : memlane_container<char> {
 };
 template <class T> string to_string(T);
 template <class A> string operator+(const string&, const A&);
-template <class T> struct hash;
+#ifdef MEMLANE_STD_FUNCTION
 template <class F> struct function;
 template <class R, class... A> struct function<R(A...)> {
     template <class F> function(F);
     explicit operator bool() const;
     R operator()(A...) const;
 };
+#endif
 /* Streams, so that what a program prints does not have to be left out. */
 struct ios_base {
     enum openmode { in, out, binary, app, trunc };

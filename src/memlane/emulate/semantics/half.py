@@ -85,7 +85,7 @@ def mul(k: Lowering) -> None:
 def fma(k: Lowering) -> None:
     """Multiply and add; the product is exact in f32, or in f64 where the exponents of f32 do not suffice.
 
-    With `.oob` a factor that a tensor copy found outside its array makes the result 0.
+    With `.oob` a factor that a tensor copy found outside its array makes the result 0, whatever its sign; measured on an H200.
     """
     e = k.e
     a, b, c = _read(k, "abc")
@@ -93,8 +93,8 @@ def fma(k: Lowering) -> None:
         a, b, c = (e.fpext(value, like(value.type, F64)) for value in (a, b, c))
     total = odd_sum(e, e.fmul(a, b), c)
     if k.instruction.has("oob"):
-        factors = [_bits(k, letter, k.slot_type(letter)) for letter in "ab"]
-        outside = e.or_(*(e.icmp_unsigned("==", bits, constant(bits.type, OOB_NAN & 0xFFFF)) for bits in factors))
+        sizes = [e.and_(bits, constant(bits.type, 0x7FFF)) for bits in (_bits(k, letter, k.slot_type(letter)) for letter in "ab")]
+        outside = e.or_(*(e.icmp_unsigned("==", size, constant(size.type, OOB_NAN & 0x7FFF)) for size in sizes))
         total = e.select(outside, real(total.type, 0.0), total)
     _finish(k, total)
 
