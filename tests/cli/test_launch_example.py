@@ -230,7 +230,7 @@ COMPUTED = """\
 @pytest.mark.parametrize(
     ("kernel", "options"),
     [
-        ("tiles", "--grid 8,3 --block 8,4 --arg 'image:u1[1048576]' --arg 8:i4 --arg 1024:i4 --arg 2.0:f4"),
+        ("tiles", "--grid 8,3 --block 8,4 --arg 'image:u1[1048576]' --arg 8:i4 --arg 256:i4 --arg 2.0:f4"),
         ("moded<(Mode)1>", "--grid 1 --block 64 --arg 3:u4 --arg 'image:u1[1048576]'"),
         ("plain", "--grid 8 --block 64 --arg 'image:u1[1048576]' --arg 'sums:f4[1048576]' --shared 516"),
         ("computed", "--grid 4 --block 256 --arg 'p:f4[1048576]' --arg 1024:i4"),
@@ -249,7 +249,7 @@ def test_many_numbers_are_smaller_because_each_may_be_the_length_of_a_loop(memla
     body = "for (int i = 0; i < n; i++) for (int j = 0; j < m; j++) for (int h = 0; h < k; h++) p[threadIdx.x] += i * j * h;"
     Path("k.cu").write_text(f"__global__ void k(int* p, int n, int m, int k) {{ {body} }}\n")
     assert (
-        "for example: --grid 4 --block 256 --arg 'p:i4[1048576]' --arg 256:i4 --arg 256:i4 --arg 256:i4\n" in memlane("count", "k.cu").err
+        "for example: --grid 1 --block 256 --arg 'p:i4[1048576]' --arg 256:i4 --arg 256:i4 --arg 256:i4\n" in memlane("count", "k.cu").err
     )
 
 
@@ -266,7 +266,7 @@ def test_what_a_command_line_cannot_know_is_told(memlane: Command) -> None:
         "__global__ void rows(float* const* rows, Bound b) { rows[blockIdx.x][threadIdx.x] = b.a; }\n"
     )
     assert memlane("count", "k.cu").err.endswith(
-        "for example: --grid 4 --block 256 --arg 'rows:u8[1048576]' --arg '{MEMBERS}'; write the values of the structure in place of "
+        "for example: --grid 1024 --block 256 --arg 'rows:u8[1048576]' --arg '{MEMBERS}'; write the values of the structure in place of "
         "MEMBERS, in their order: '{f4[1024], 1024:i4}'; rows points to pointers: launch the kernel from a script, with an array of the "
         "addresses of other arrays\n"
     )

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlane.compile import cuda, cuda_to_ptx, nvrtc
+from memlane.compile import cuda, cuda_to_ptx
 from memlane.compile.hostbody import Body
 from memlane.compile.tokens import tokenize
 from memlane.errors import BadLaunch, CompileError

@@ -22,6 +22,8 @@ _MANY, _SIDE_OF_MANY = 3, 1 << 8
 _SMALLEST_SIDE = 1 << 4
 _BLOCKS = {1: (256,), 2: (16, 16), 3: (8, 8, 8)}
 """Block by the number of its dimensions."""
+_SMALL_BLOCK = (64,)
+"""Block of one dimension where `_BLOCKS` would make a single block."""
 _MOST_THREADS = 1 << 10
 _HIGHEST = 5
 """Highest degree that is told apart."""
@@ -56,6 +58,8 @@ def launch_shape(instructions: Sequence[Instruction], extents: Iterable[str], bl
         axes = max((number for number, axis in enumerate(_AXES, 1) if f"%tid.{axis}" in found.read), default=1)
         width = found.widths.get("x", 0)
         block = (width,) if axes == 1 and 0 < width <= _MOST_THREADS else _BLOCKS[axes]
+        if block == _BLOCKS[1] and "x" in found.thread_axes and side ** found.indices.get("x", 1) <= block[0]:
+            block = _SMALL_BLOCK
     grid = []
     for axis, threads in zip(_AXES, (*block, 1, 1), strict=False):
         count = side ** max(1, found.indices.get(axis, 1)) if axis in found.block_axes else 1
