@@ -153,9 +153,9 @@ def test_unsupported_instruction(memlane: Command, written: Write) -> None:
 
 
 def test_instruction_that_the_emulator_does_not_model(memlane: Command, written: Write) -> None:
-    path = written("tensor.ptx", f"{HEAD}.entry k() {{\n    redux.sync.min.f32 %f1, %f1, -1;\n    .reg .f32 %f<2>;\n    ret;\n}}\n")
+    path = written("tensor.ptx", f"{HEAD}.entry k() {{\n    .reg .f32 %f<2>;\n    redux.sync.min.f32 %f1, %f1, -1;\n    ret;\n}}\n")
     answer = memlane("trace", path, "--grid", 1, "--block", 32)
-    refused(answer, "tensor.ptx:5:5: the emulator does not model redux.sync.min.f32", quoted=True)
+    refused(answer, "tensor.ptx:6:5: the emulator does not model redux.sync.min.f32", quoted=True)
 
 
 def test_file_that_is_no_text(memlane: Command) -> None:

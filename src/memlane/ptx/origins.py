@@ -97,9 +97,16 @@ class _Sources:
                     self._own[name] |= bit
                     self._before[name].update(read)
 
+    def _parameter(self, one: Instruction) -> int | None:
+        """Return the position of the parameter that an instruction loads or takes the address of; None for any other instruction, and for a
+        load from behind its end, where other parameters may lie."""
+        found, address = _parameter(one, self._parameters), one.operand("a")
+        is_inside = not isinstance(address, Address) or (found is not None and 0 <= address.offset < self._params[found].nbytes)
+        return found if is_inside else None
+
     def _source(self, one: Instruction, index: int) -> tuple[int, dict[str, None]]:
         """Return the bit of the parameter or load that an instruction reads, or else the registers that it computes from."""
-        parameter = _parameter(one, self._parameters)
+        parameter = self._parameter(one)
         if parameter is not None:
             return 1 << parameter, {}
         if one.form.addresses:
@@ -109,7 +116,7 @@ class _Sources:
 
     def _pointer(self, one: Instruction) -> tuple[int, dict[str, None]]:
         """Return the bits of what an instruction takes the address of, or else the registers from which its result gets a pointer."""
-        parameter = _parameter(one, self._parameters)
+        parameter = self._parameter(one)
         if parameter is not None:
             if one.opcode != "mov" and self._params[parameter].shape is not None:
                 return 0, {}  # a member of a structure
@@ -124,7 +131,7 @@ class _Sources:
 
     def _member(self, one: Instruction, number: int) -> int:
         """Return the bit of the member that an instruction loads from a structure into its result of that number; 0 if it loads none."""
-        parameter = _parameter(one, self._parameters)
+        parameter = self._parameter(one)
         address = one.operand("a")
         if parameter is None or self._params[parameter].shape is None or not isinstance(address, Address):
             return 0
