@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from memlane.chip import LANES
-from memlane.diagnose.cost import Cost, at_barriers, nearest_latency
+from memlane.diagnose.cost import Cost, hidden_at_barriers, nearest_latency
 from memlane.diagnose.evidence import BRANCHES, COUNTS, TIMES, Evidence, Numbers
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
 from memlane.number_format import plural, rounded
@@ -107,7 +107,7 @@ def _cost(evidence: Evidence, entries: list[SiteCounts]) -> tuple[Cost, float]:
         "the measured time of the accesses, without the wait of lanes for sectors that no other lane touches, times the share of their "
         "warps' threads that were inactive",
     )
-    return at_barriers(evidence, alone, idle), total
+    return hidden_at_barriers(evidence, alone, idle), total
 
 
 def _own_sector_cycles(evidence: Evidence, entry: SiteCounts, cycles: Numbers) -> Numbers:

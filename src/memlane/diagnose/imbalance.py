@@ -21,6 +21,8 @@ full, which the kernel cannot control.
 """
 MIN_SHARE = 0.15
 """Minimum upper bound of the waiting time, as a share of the warps' lifetimes."""
+MIN_WAITED = 0.25
+"""Minimum share of the lifetimes that warps wait at barriers for the busiest one, where its accesses alone take less than `MIN_SHARE`."""
 
 _BUSIEST = "the busiest one is still working"
 _WITH_PROBES = "measured with probes"
@@ -60,7 +62,7 @@ def _of_warps(evidence: Evidence, rows: Rows) -> Verdict | None:
     if held is not None:
         waited = held.waited
         method = f"the time for which warps wait at barriers for a warp that makes these accesses; {_WITH_PROBES}"
-    if ratio < MIN_RATIO or max(excess, waited) < MIN_SHARE * evidence.life:
+    if ratio < MIN_RATIO or (excess < MIN_SHARE * evidence.life and waited < MIN_WAITED * evidence.life):
         return None
     group = number * warps + rows.warp
     waited = min(waited, evidence.life)

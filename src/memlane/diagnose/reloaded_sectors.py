@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from memlane.chip import SECTOR_BYTES, Chip
-from memlane.diagnose.cost import Cost, at_barriers
+from memlane.diagnose.cost import Cost, hidden_at_barriers
 from memlane.diagnose.evidence import CALIBRATION, COUNTS, ORIGINS, TIMES, WHOLE, Evidence, Numbers
 from memlane.diagnose.reuse import Reuse, reuses
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
@@ -42,7 +42,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
         yield in_cycles(
             found.site,
             found.cycles,
-            at_barriers(
+            hidden_at_barriers(
                 evidence,
                 Cost(
                     staged,
