@@ -135,15 +135,6 @@ def with_waiting_warps(evidence: Evidence, site: Site, alone: Cost, excess: Numb
     return at_barriers(evidence, alone, evidence.excess(site, excess))
 
 
-def hidden_at_barriers(evidence: Evidence, alone: Cost, excess: Numbers) -> Cost:
-    """Return a measured cost without what its warps would wait at barriers anyway, and no more than they lose themselves.
-
-    For causes whose remedy does not end the wait of the other warps: idle lanes do not make the load of the others longer.
-    """
-    held = at_barriers(evidence, alone, excess)
-    return held if held.cycles < alone.cycles else alone
-
-
 def at_barriers(evidence: Evidence, alone: Cost, excess: Numbers) -> Cost:
     """Return a measured cost as what its excess costs through the barriers of its blocks; unchanged if no waits at barriers are known.
 

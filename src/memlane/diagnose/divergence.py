@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from memlane.chip import LANES
-from memlane.diagnose.cost import Cost, hidden_at_barriers, nearest_latency
+from memlane.diagnose.cost import Cost, nearest_latency
 from memlane.diagnose.evidence import BRANCHES, COUNTS, TIMES, Evidence, Numbers
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
 from memlane.number_format import plural, rounded
@@ -93,21 +93,21 @@ def _cost(evidence: Evidence, entries: list[SiteCounts]) -> tuple[Cost, float]:
     """Return the cost, and the measured cycles of the accesses."""
     assert evidence.rows is not None
     rows, threads = evidence.rows, evidence.lanes_of_warps()
-    idle, total = np.zeros(len(rows.site)), 0.0
+    idle = total = 0.0
     for entry in entries:
         chosen = rows.of(evidence.numbers(entry.site))
         cycles, weight = rows.cycles[chosen], rows.weight[chosen]
         inactive = 1 - rows.lanes[chosen] / threads[chosen]
-        idle[chosen] += (cycles - _own_sector_cycles(evidence, entry, cycles)) * weight * inactive
+        idle += float(((cycles - _own_sector_cycles(evidence, entry, cycles)) * weight * inactive).sum())
         total += float((cycles * weight).sum())
-    alone = Cost(
-        float(idle.sum()),
+    # Waits at barriers do not count: idle lanes do not make the access of the others longer.
+    return Cost(
+        idle,
         0.0,
         total,
         "the measured time of the accesses, without the wait of lanes for sectors that no other lane touches, times the share of their "
         "warps' threads that were inactive",
-    )
-    return hidden_at_barriers(evidence, alone, idle), total
+    ), total
 
 
 def _own_sector_cycles(evidence: Evidence, entry: SiteCounts, cycles: Numbers) -> Numbers:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from memlane.diagnose.cost import Cost, hidden_at_barriers, level_of
+from memlane.diagnose.cost import Cost, level_of
 from memlane.diagnose.evidence import CALIBRATION, TIMES, Evidence, Rows
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
 from memlane.diagnose.uncoalesced import is_wasteful
@@ -61,11 +61,7 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
         yield in_cycles(
             site,
             total,
-            hidden_at_barriers(
-                evidence,
-                Cost(excess, 0.0, excess, "the time of the outliers above the median of the line"),
-                rows.placed(chosen, np.where(outliers, cycles - median, 0.0)),
-            ),
+            Cost(excess, 0.0, excess, "the time of the outliers above the median of the line"),
             f"{percent(float(outliers.mean()))} of the accesses take {percent(excess / total)} of the time: "
             f"{plural(round(typical), 'cycle')} against a median of {median:.0f}",
             (

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from memlane.chip import SECTOR_BYTES, Chip
-from memlane.diagnose.cost import Cost, hidden_at_barriers
+from memlane.diagnose.cost import Cost
 from memlane.diagnose.evidence import CALIBRATION, COUNTS, ORIGINS, TIMES, WHOLE, Evidence, Numbers
 from memlane.diagnose.reuse import Reuse, reuses
 from memlane.diagnose.rule import Rule, Verdict, in_cycles
@@ -42,17 +42,13 @@ def examine(evidence: Evidence) -> Iterator[Verdict]:
         yield in_cycles(
             found.site,
             found.cycles,
-            hidden_at_barriers(
-                evidence,
-                Cost(
-                    staged,
-                    float(beyond[: found.certain].sum()),
-                    found.cycles * (1 - 1 / found.times),
-                    f"{len(found.again):,} of {plural(found.requests, 'load')} repeat a sector, assumed to be the fastest ones: their time "
-                    f"above the {plural(round(chip.latency.shared), 'cycle')} of shared memory, with {percent(share)} of their wait in L1, "
-                    "which is the share of repeated sectors in all sectors; upper bound: with the whole wait",
-                ),
-                np.where(found.records & (rows.cycles <= found.again[-1]), rows.cycles, 0.0),
+            Cost(
+                staged,
+                float(beyond[: found.certain].sum()),
+                found.cycles * (1 - 1 / found.times),
+                f"{len(found.again):,} of {plural(found.requests, 'load')} repeat a sector, assumed to be the fastest ones: their time "
+                f"above the {plural(round(chip.latency.shared), 'cycle')} of shared memory, with {percent(share)} of their wait in L1, "
+                "which is the share of repeated sectors in all sectors; upper bound: with the whole wait",
             ),
             (
                 f"each sector of its array is loaded {rounded(found.times)} times or more, and L1 serves {percent(found.from_l1)} of "
