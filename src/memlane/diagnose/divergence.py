@@ -17,7 +17,7 @@ MAX_ACTIVE = 0.75
 """Maximum share of a warp's threads that are active in an access, on average, to examine it."""
 MIN_DIVERGENT = 0.1
 """Minimum share of divergent executions of a branch."""
-MIN_SHARE = 0.07
+MIN_SHARE = 0.055
 """Minimum cost as a share of the warps' lifetimes."""
 
 
