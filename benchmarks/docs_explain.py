@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from docs_cells import Document, number, table, verdict
-from public_verdicts import RELABELLED, VERDICTS, first_of, is_right
+from public_verdicts import RELABELLED, SINCE, VERDICTS, first_of, is_right
 
 SHARE = "share that agrees with the labels"
 """The metric of the rows that sum up the public kernels."""
@@ -45,14 +45,17 @@ def public(document: Document) -> str:
         label = given.removeprefix("label: ").partition(" (")[0] if found else "-"
         if row["value"] is not None:
             right.append(is_right(row["case"], label, first_of(found)))
-        lines.append(
-            [row["case"], _label(row["case"], label), _agrees(row, found), _short(found) or row["note"], VERDICTS.get(row["case"], "")]
-        )
+        lines.append([row["case"], _label(row["case"], label), _agrees(row, found), _short(found) or row["note"], _judged(row)])
     if any(row["case"] in RELABELLED for row in document["rows"]):
         sums.append(
             ["**all, wrong labels put right**", number(sum(right) / len(right), "share"), "", f"{sum(right)} of {len(right)} kernels", ""]
         )
     return table(["kernel", "label", "agrees", "found, by rank", "who was right"], [*lines, *sums])
+
+
+def _judged(row: Mapping[str, Any]) -> str:
+    """Return who was right, at the first run or now."""
+    return VERDICTS.get(row["case"], "") or ("" if row["value"] else SINCE.get(row["case"], ""))
 
 
 def _label(name: str, label: str) -> str:

@@ -18,7 +18,7 @@ import pytest
 from explain_cases import CASES, CLEAN, PLANTED, Case
 from explain_public import CASES as PUBLIC
 from public_sources import FIRST_SET, LATER_SETS, NOTHING, held_out, labels, set_of
-from public_verdicts import BOTH, FIRST_RUNS, LABEL, RELABELLED, TOOL, VERDICTS
+from public_verdicts import BOTH, FIRST_RUNS, LABEL, RELABELLED, SINCE, TOOL, VERDICTS
 from tests.synthetic import transpose
 
 from memlane.compile import cuda
@@ -74,8 +74,9 @@ def test_what_was_first_said_of_a_later_set_is_kept(later: str) -> None:
 
 
 def test_verdicts_are_of_public_kernels() -> None:
-    assert set(VERDICTS) <= set(labels())
-    assert all(verdict.startswith((TOOL, BOTH, LABEL)) for verdict in VERDICTS.values())
+    assert {*VERDICTS, *SINCE} <= set(labels())
+    assert not VERDICTS.keys() & SINCE
+    assert all(verdict.startswith((TOOL, BOTH, LABEL)) for verdict in (*VERDICTS.values(), *SINCE.values()))
     assert set(RELABELLED.values()) <= {NOTHING, *(rule.id for rule in RULES)}
     assert all(VERDICTS[name].startswith(TOOL) and label not in labels()[name].accepted for name, label in RELABELLED.items())
 
