@@ -41,23 +41,25 @@ _TABLE_HEAD = "| form | types | emulated | by hand | oracle | on hardware |\n| -
 
 _HEAD = """# Which instructions are emulated, and how each was checked
 
-Written by `make tables` from the instruction table, the emulator, and the results of `benchmarks/differential.py`. Rows are in the notation
-of the PTX manual; braces are optional. What is not emulated is refused by name (`UnsupportedPtx`); what the table does not know is refused
-when it is parsed. *Emulated* is found by handing the forms of a row to the emulator; where their operands cannot be made from their types
-alone (labels, fragments of matrices), it says only that there are semantics for the instruction.
+`make tables` writes this page from the instruction table, the emulator, and the results of `benchmarks/differential.py`. Rows are in the
+notation of the PTX manual; parts in braces are optional. The emulator refuses an instruction that it does not emulate, and names it
+(`UnsupportedPtx`). The parser refuses an instruction that is not in the table. The column *emulated* is found by passing the forms of a row
+to the emulator. If operands cannot be made from their types alone (labels, fragments of matrices), the column says only that the emulator
+has semantics for the instruction.
 
-- *by hand*: cases in `tests/cases/instructions` with values worked out from the manual; where these have none, *programs* tells that
-  kernels in `tests/emulate` use the instruction and look at what they leave.
-- *oracle*: forms whose results on edge and random operands are those of a plain Python oracle (`benchmarks/oracle.py`).
-- *on hardware*: forms that gave the same on a GPU, on edge and random operands.
+- *by hand*: the number of cases in `tests/cases/instructions`, with values worked out from the manual. If there are none, *programs* means
+  that kernels in `tests/emulate` use the instruction and check its results.
+- *oracle*: forms whose results on edge and random operands equal those of a plain Python oracle (`benchmarks/oracle.py`).
+- *on hardware*: forms whose results on edge and random operands equal those of a GPU.
 """
 
-_BY_THE_ASSEMBLER = """Where what the assembler makes for sm_90 follows another rule than the manual, the emulator follows the assembler:
+_BY_THE_ASSEMBLER = """For some instructions, the code of the assembler for sm_90 follows another rule than the manual. The emulator then
+follows the assembler:
 
 - `vadd` and `vsub` of `.s32` with `.min` or `.max`, without `.sat`: the result is cut to 32 bits before it is compared.
 - `vset` with `.min` or `.max`: the last operand has the sign of the first.
 - `vshl` of `.s32` from `.u32` with `.min` or `.max`, without `.sat`: the result is compared as a signed number of 64 bits.
-- `vmad` with `.sat`, `.shr7` or `.shr15`: factors that are whole words, and the last operand, are signed, whatever the types say.
+- `vmad` with `.sat`, `.shr7` or `.shr15`: factors that are whole words are signed, and so is the last operand, whatever the types say.
 """
 
 
@@ -298,7 +300,8 @@ def _approximations(results: Mapping[str, Any] | None) -> str:
         return ""
     lines = ["## Largest errors of approximate instructions\n"]
     lines.append(
-        "Against the true value, among operands for which it is a normal number; *promised* is the bound of the manual, where it has one.\n"
+        "Errors are deviations from the true value, among operands for which the true value is a normal number. "
+        "*Promised* is the bound of the manual, if it has one.\n"
     )
     lines.append("| form | on hardware | emulated | unit | promised |\n| --- | --- | --- | --- | --- |")
     for row in rows:
@@ -315,8 +318,8 @@ def _gaps(rows: Sequence[TableRow], results: Mapping[str, Any] | None) -> str:
     hardware = sum(checked(row, results) != "no" for row in known)
     programs = sum(by_hand(row) == "programs" for row in known)
     return (
-        f"Of {len(rows)} rows {len(known)} are emulated, wholly or in part. Of those {hand} have cases by hand and {programs} more are "
-        f"used by programs in the tests, {oracle} have an oracle, {hardware} were compared on hardware.\n"
+        f"Of {len(rows)} rows, {len(known)} are emulated, completely or in part. Of the emulated rows, {hand} have cases by hand, "
+        f"{programs} others are used by programs in the tests, {oracle} have an oracle, and {hardware} were compared on hardware.\n"
     )
 
 
