@@ -60,7 +60,7 @@ def setp(k: Lowering) -> None:
     write_both(k, mask, k.e.not_(mask))
 
 
-@semantics("compare/set")
+@semantics("compare/set", "compare/set to bf16")
 def set_(k: Lowering) -> None:
     """Write all ones, or 1.0, where the comparison holds; else 0."""
     mask = with_predicate(k, compared(k, "a"))

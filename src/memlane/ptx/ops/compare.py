@@ -14,7 +14,11 @@ OPS = (
     op("set", manual=_SECTION + "set", types="a:stype b:stype c:pred")
     .form("set.cmp{.ftz}.dtype.stype      d, a, b")
     .form("set.cmp.bool{.ftz}.dtype.stype d, a, b, {!}c")
-    .where(cmp=_COMPARISONS, bool=_BOOLEANS, dtype="u32 s32 f32 f16 bf16", stype=_TYPES),
+    .where(cmp=_COMPARISONS, bool=_BOOLEANS, dtype="u32 s32 f32 f16", stype=_TYPES),
+    op("set", manual=_SECTION + "set", variant="to bf16", types="a:stype b:stype c:pred")
+    .form("set.cmp.dtype.stype      d, a, b")
+    .form("set.cmp.bool.dtype.stype d, a, b, {!}c")
+    .where(cmp=_COMPARISONS, bool=_BOOLEANS, dtype="bf16", stype=_TYPES),
     op("setp", manual=_SECTION + "setp")
     .form("setp.cmp{.ftz}.type      p{|q}, a, b")
     .form("setp.cmp.bool{.ftz}.type p{|q}, a, b, {!}c")
