@@ -8,26 +8,14 @@ import numpy as np
 import pytest
 
 import memlane as ml
-from memlane.compile import cuda
 from memlane.diagnose import explain
 from memlane.errors import CheckFailed
 from memlane.launch import LoadedModule, Target
 from memlane.measure import trace
 from memlane.measure.prediction import predict_launch
-from memlane.targets import target as named
 
 FILE = Path(__file__).parent / "judged.cu"
 TEXT = FILE.read_text().splitlines()
-
-
-@pytest.fixture(scope="module")
-def target() -> Target:
-    return named("emulator:h200")
-
-
-@pytest.fixture(scope="module")
-def kernels(target: Target) -> LoadedModule:
-    return target.load(cuda(FILE))
 
 
 def lines_with(start: str, end: str, word: str) -> tuple[int, ...]:

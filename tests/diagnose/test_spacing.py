@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
-import pytest
 
-from memlane.compile import cuda
 from memlane.diagnose import Finding, explain
 from memlane.launch import LoadedModule, Target
 from memlane.measure import trace
-from memlane.targets import target as named
-
-
-@pytest.fixture(scope="module")
-def target() -> Target:
-    return named("emulator:h200")
-
-
-@pytest.fixture(scope="module")
-def kernels(target: Target) -> LoadedModule:
-    return target.load(cuda(Path(__file__).parent / "judged.cu"))
 
 
 def first(kernels: LoadedModule, name: str, grid: tuple[int, ...], block: tuple[int, ...], *arguments: object) -> Finding:

@@ -7,7 +7,7 @@ import pytest
 
 from memlane.compile import cuda
 from memlane.emulate import Emulator
-from memlane.launch import DeviceArray, Kernel
+from memlane.launch import DeviceArray, Kernel, KernelCall
 from tests.emulate.checking import check
 from tests.emulate.running import emulator
 
@@ -59,8 +59,8 @@ def kernels(target: Emulator) -> dict[str, Kernel]:
     return {name: loaded[name] for name in loaded}
 
 
-def kinds(call: object, *arguments: object) -> list[str]:
-    return [one.kind for one in check(call, *arguments)]  # type: ignore[arg-type]
+def kinds(call: KernelCall, *arguments: object) -> list[str]:
+    return [one.kind for one in check(call, *arguments)]
 
 
 def test_a_store_into_another_array_names_both(kernels: dict[str, Kernel], arrays: tuple[DeviceArray, DeviceArray, int]) -> None:

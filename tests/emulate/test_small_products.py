@@ -48,8 +48,13 @@ def test_four_groups_of_lanes_multiply_matrices_of_their_own(a_layout: str, b_la
     rng = np.random.default_rng(5)
     a, b, c = (rng.integers(-9, 10, (4, *shape)) / 4 for shape in ((8, 4), (4, 8), (8, 8)))
     half = [4 * (lane >= 16) for lane in range(32)]
-    by_a = lambda lane, i: (lane % 4 + half[lane], i) if a_layout == "row" else (i + half[lane], lane % 4)  # noqa: E731
-    by_b = lambda lane, i: (lane % 4, i + half[lane]) if b_layout == "row" else (i, lane % 4 + half[lane])  # noqa: E731
+
+    def by_a(lane: int, i: int) -> tuple[int, int]:
+        return (lane % 4 + half[lane], i) if a_layout == "row" else (i + half[lane], lane % 4)
+
+    def by_b(lane: int, i: int) -> tuple[int, int]:
+        return (lane % 4, i + half[lane]) if b_layout == "row" else (i, lane % 4 + half[lane])
+
     inputs = [words(lanes_of(a, 4, by_a), "f16"), words(lanes_of(b, 4, by_b), "f16"), words(lanes_of(c, 8, of_sums(c_type)), c_type)]
     found = fragments(f"mma.sync.aligned.m8n8k4.{a_layout}.{b_layout}.{d_type}.f16.f16.{c_type}", inputs, 4 if d_type == "f16" else 8)
     assert (found == words(lanes_of(a @ b + c, 8, of_sums(d_type)), d_type)).all()
@@ -58,7 +63,7 @@ def test_four_groups_of_lanes_multiply_matrices_of_their_own(a_layout: str, b_la
 def counted(a: Matrix, b: Matrix, operation: str) -> Matrix:
     """For each row of A and column of B, how many bits both have, or one of them."""
     combined = a[:, :, None] & b[None] if operation == "and" else a[:, :, None] ^ b[None]
-    return combined.sum(axis=1)  # type: ignore[no-any-return]
+    return np.asarray(combined.sum(axis=1))
 
 
 @pytest.mark.parametrize("operation", ["xor", "and"])

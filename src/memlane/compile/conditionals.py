@@ -33,11 +33,11 @@ _MOST_CONDITIONALS = 3
 
 @dataclass
 class _Guarded:
-    """What the branches of one `#if` define and no other code does."""
+    """Names that the branches of one `#if` define and that no other code defines."""
 
     place: str
     text: str
-    """The directive of the first branch that defines any of it."""
+    """The directive of the first branch that defines one of them."""
     passed: Mapping[str, PassedMacro]
     names: dict[str, int] = field(default_factory=dict)
     """Name -> the line of its first definition."""

@@ -249,11 +249,12 @@ def _windows(
     if not len(seen):
         return found
     longer = columns["end"] - columns["start"] - (seen["complete"] - seen["issue"])[match]
-    for number in np.unique(site[match >= 0]).tolist():
+    least = np.full(len(sites), np.inf)
+    np.minimum.at(least, site[match >= 0], longer[match >= 0])
+    for number in np.flatnonzero(np.isfinite(least)).tolist():
         one = sites[number]
         if one.completeness == COMPLETE and one.kind == "load" and not later[number]:
-            least = float(longer[(match >= 0) & (site == number)].min())
-            found[one.scheme] = min(found.get(one.scheme, least), least)
+            found[one.scheme] = min(found.get(one.scheme, np.inf), float(least[number]))
     return {scheme: cycles for scheme, cycles in found.items() if cycles > 0}
 
 

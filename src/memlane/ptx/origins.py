@@ -100,9 +100,13 @@ class _Sources:
     def _parameter(self, one: Instruction) -> int | None:
         """Return the position of the parameter that an instruction loads or takes the address of; None for any other instruction, and for a
         load from behind its end, where other parameters may lie."""
-        found, address = _parameter(one, self._parameters), one.operand("a")
-        is_inside = not isinstance(address, Address) or (found is not None and 0 <= address.offset < self._params[found].nbytes)
-        return found if is_inside else None
+        named = one.operand("a")
+        if isinstance(named, Symbol) and one.opcode == "mov":
+            return self._parameters.get(named.name)
+        if isinstance(named, Address) and isinstance(named.base, Symbol) and one.form.addresses.get("a") == "param":
+            found = self._parameters.get(named.base.name)
+            return found if found is not None and 0 <= named.offset < self._params[found].nbytes else None
+        return None
 
     def _source(self, one: Instruction, index: int) -> tuple[int, dict[str, None]]:
         """Return the bit of the parameter or load that an instruction reads, or else the registers that it computes from."""
@@ -181,14 +185,3 @@ def _gathered(names: Iterable[str], edges: Mapping[str, dict[str, None]], own: M
         bits = reduce(or_, (own.get(name, 0) for name in component), 0)
         found.update(dict.fromkeys(component, reduce(or_, (found[name] for name in outside), bits)))
     return found
-
-
-def _parameter(one: Instruction, parameters: Mapping[str, int]) -> int | None:
-    """Return the position of the parameter that an instruction loads or takes the address of; None for any other instruction."""
-    named = one.operand("a") if one.opcode == "mov" else None
-    if isinstance(named, Symbol):
-        return parameters.get(named.name)
-    address = one.operand("a") if one.form.addresses.get("a") == "param" else None
-    if isinstance(address, Address) and isinstance(address.base, Symbol):
-        return parameters.get(address.base.name)
-    return None

@@ -6,8 +6,6 @@ import hashlib
 from dataclasses import dataclass
 from functools import cache
 
-import llvmlite.ir as ir
-
 from memlane.chip import ACCESS_KINDS, LANES, AccessKind, Chip
 from memlane.chip.copies import HALF
 from memlane.emulate.clock.caches import access_helper
@@ -21,6 +19,7 @@ from memlane.emulate.layers import CompiledLayers
 from memlane.emulate.layout import BLOCK, CONTEXT, PATTERN, SPACE_NUMBERS, WARP, offset
 from memlane.emulate.observe.examples import EXAMPLE_SLOTS, keep_example
 from memlane.emulate.runtime.helper import Helper, helper, invoke
+from memlane.emulate.runtime.pages import Pages
 from memlane.emulate.runtime.window import split_by_rank, split_by_space
 from memlane.launch import ACCESS_DTYPE, COUNT_FIELDS
 
@@ -35,8 +34,7 @@ PASS_CYCLES = 2
 LINE_BYTES = 128
 SECTOR_SHIFT = 5
 """Logarithm of the sector size, 32 bytes on all chips that copy boxes."""
-NEW_PAGE = ir.FunctionType(VOID, [])
-"""Signature of the Python callback that makes room for more rows."""
+_ACCESSES = Pages(ACCESS_DTYPE, "accesses", "access_count", "access_room", "new_page")
 
 
 @cache
@@ -396,17 +394,7 @@ def keep_row(
         e.bump(context, CONTEXT, "accesses_not_kept")
         e.ret_void()
     e.bump(context, CONTEXT, "accesses_left", -1)
-
-    def full() -> Value:
-        return e.icmp_unsigned("==", e.get(context, CONTEXT, "access_count"), e.get(context, CONTEXT, "access_room"))
-
-    with e.if_then(full(), likely=False):
-        e.call_through(e.get_pointer(context, CONTEXT, "new_page"), NEW_PAGE, [])
-        with e.if_then(full(), likely=False):
-            e.ret_void()
-    count = e.get(context, CONTEXT, "access_count")
-    row = e.at(e.get_pointer(context, CONTEXT, "accesses"), e.mul(count, constant(I64, ACCESS_DTYPE.itemsize)))
-    e.put(e.add(count, constant(I64, 1)), context, CONTEXT, "access_count")
+    row = _ACCESSES.begin_row(e, context)
     values = {
         "instruction": site,
         "block": e.trunc(e.get(block, BLOCK, "number"), I32),
@@ -418,6 +406,4 @@ def keep_row(
         "sectors": sectors,
         "wavefronts": wavefronts,
     }
-    for name, value in values.items():
-        place, kind = e.place(row, ACCESS_DTYPE, name)
-        e.store(e.trunc(value, kind) if value.type.width > kind.width else value, place)
+    _ACCESSES.fill(e, row, values)

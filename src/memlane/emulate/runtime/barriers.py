@@ -8,6 +8,7 @@ from memlane.emulate.code.build import I1, I32, I64, POINTER, VOID, Emit, Value,
 from memlane.emulate.layout import BAD_BARRIER, BARRIERS, BLOCK, BLOCKED, CONTEXT, RUN, SLACK, WARP, offset
 from memlane.emulate.runtime.faults import fault
 from memlane.emulate.runtime.helper import helper, invoke
+from memlane.emulate.runtime.pages import Pages
 from memlane.emulate.runtime.warp_splits import continue_at, lanes_at
 from memlane.emulate.runtime.workers import note_progress
 from memlane.launch import WAIT_DTYPE
@@ -32,7 +33,7 @@ def wake(e: Emit, context: Value, warp: Value) -> None:
 
 
 _OBSERVER = ir.FunctionType(VOID, [POINTER, I32])
-_NEW_PAGE = ir.FunctionType(VOID, [])
+_WAITS = Pages(WAIT_DTYPE, "waits", "wait_count", "wait_room", "new_wait_page")
 
 
 def notify_opening(e: Emit, block: Value, barrier: Value) -> None:
@@ -79,17 +80,7 @@ def _keep_wait(e: Emit, context: Value, block: Value, warp: Value, arrived: Valu
 @helper("keep_wait", VOID, POINTER, POINTER, I32, I64, I64)
 def keep_wait(e: Emit, context: Value, block: Value, warp: Value, arrived: Value, opened: Value) -> None:
     """Append a row of `WAIT_DTYPE`. Without a new page the row is dropped, and Python knows by the callback that some are missing."""
-
-    def full() -> Value:
-        return e.icmp_unsigned("==", e.get(context, CONTEXT, "wait_count"), e.get(context, CONTEXT, "wait_room"))
-
-    with e.if_then(full(), likely=False):
-        e.call_through(e.get_pointer(context, CONTEXT, "new_wait_page"), _NEW_PAGE, [])
-        with e.if_then(full(), likely=False):
-            e.ret_void()
-    count = e.get(context, CONTEXT, "wait_count")
-    row = e.at(e.get_pointer(context, CONTEXT, "waits"), e.mul(count, constant(I64, WAIT_DTYPE.itemsize)))
-    e.put(e.add(count, constant(I64, 1)), context, CONTEXT, "wait_count")
+    row = _WAITS.begin_row(e, context)
     origin = e.get(block, BLOCK, "origin")
     values = {
         "block": e.get(block, BLOCK, "number"),
@@ -97,9 +88,7 @@ def keep_wait(e: Emit, context: Value, block: Value, warp: Value, arrived: Value
         "arrived": e.add(arrived, origin),
         "opened": e.add(e.intrinsic("smax", [arrived, opened]), origin),
     }
-    for name, value in values.items():
-        place, kind = e.place(row, WAIT_DTYPE, name)
-        e.store(e.trunc(value, kind) if value.type.width > kind.width else value, place)
+    _WAITS.fill(e, row, values)
 
 
 def note_stop(e: Emit, warp: Value, lanes: Value, site: Value) -> None:

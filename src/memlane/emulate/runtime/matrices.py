@@ -33,7 +33,7 @@ class Shape:
     a: str
     b: str
     bitop: str = ""
-    """What combines two bits of `b1`, whose ones are counted: `and` or `xor`."""
+    """Operation that combines two bits of `b1`, `and` or `xor`; the ones of the results are counted."""
 
     @property
     def in_register(self) -> int:

@@ -49,14 +49,11 @@ def shared_parts(chip: Chip, sampled: Sampled) -> Shared:
     traffic = _extrapolate(chip, sampled)
     floors = modelled_time(chip, 0, traffic)
     found = [Part(floor.name, floor.cycles, floor.moved) for floor in floors.floors if floor.name not in MODELLED_ELSEWHERE]
-    found += [*_fabric(chip, traffic), *_l2(chip, sampled, traffic), *_dram(chip, traffic), *_atomics(chip, sampled)]
-    moved = SECTOR_BYTES * sum(traffic.total(name) for name in L2_TRAFFIC)
-    return Shared(tuple(found), floors.missing, moved, _seen_dram(chip, traffic))
-
-
-def _seen_dram(chip: Chip, traffic: Traffic) -> float:
     read, written = _dram_bytes(chip, traffic)
-    return (read + _SEEN_WRITES * written) / (read + written) if read + written else 1.0
+    found += [*_fabric(chip, traffic), *_l2(chip, traffic), _dram(chip, read, written), *_atomics(chip, sampled)]
+    moved = SECTOR_BYTES * sum(traffic.total(name) for name in L2_TRAFFIC)
+    seen = (read + _SEEN_WRITES * written) / (read + written) if read + written else 1.0
+    return Shared(tuple(found), floors.missing, moved, seen)
 
 
 def _extrapolate(chip: Chip, sampled: Sampled) -> Traffic:
@@ -87,14 +84,13 @@ def _dram_bytes(chip: Chip, traffic: Traffic) -> tuple[int, float]:
     return read, written
 
 
-def _dram(chip: Chip, traffic: Traffic) -> Iterator[Part]:
-    read, written = _dram_bytes(chip, traffic)
+def _dram(chip: Chip, read: int, written: float) -> Part:
     mixed = chip.bandwidth.dram_mixed or chip.copy_gb_per_s or chip.bandwidth.dram_read or chip.dram_gb_per_s
     alone = max(mixed, chip.bandwidth.dram_read or mixed)
     turned = 2 * min(read, written)  # equal parts of reads and writes, between which DRAM alternates
     ns = turned / mixed + (read + written - turned) / alone
     rate = (read + written) / ns if ns else mixed
-    yield Part("DRAM", ns * chip.clock_mhz / 1000, f"{size(read)} read and {size(written)} written at {rounded(rate)} GB/s")
+    return Part("DRAM", ns * chip.clock_mhz / 1000, f"{size(read)} read and {size(written)} written at {rounded(rate)} GB/s")
 
 
 def _in_pieces(sectors: int, pairs: int, piece: int) -> int:
@@ -113,7 +109,7 @@ def _filled(traffic: Traffic, piece: int) -> int:
     return round(_in_pieces(traffic.allocated, traffic.allocated_pairs, piece) * part / (part + whole))
 
 
-def _l2(chip: Chip, sampled: Sampled, traffic: Traffic) -> Iterator[Part]:
+def _l2(chip: Chip, traffic: Traffic) -> Iterator[Part]:
     rate = chip.bandwidth.l2_read
     if rate is None:
         return
