@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memlane.chip import LANES
 from memlane.diagnose.evidence import Evidence
-from memlane.record import Site
+from memlane.record import AccessExample, Site
 
 VECTORS = {
     (1, 2): "`uchar2`",
@@ -78,9 +77,7 @@ def lane_stride(site: Site, evidence: Evidence) -> int | None:
     recorded."""
     steps: Counter[int] = Counter()
     for example in evidence.worst_examples(site):
-        active = [lane for lane in range(LANES - 1) if example.active_mask >> lane & 3 == 3] if example.space == "global" else []
-        distances = (abs(example.addresses[lane + 1] - example.addresses[lane]) for lane in active)
-        steps.update(distance for distance in distances if distance)
+        steps.update(distance for distance in _distances(example) if distance and example.space == "global")
     common = steps.most_common(1)
     return common[0][0] if common and 2 * common[0][1] > steps.total() else None
 
@@ -94,16 +91,8 @@ def spacing_of(site: Site, evidence: Evidence) -> Spacing | None:
     for one in evidence.own_sites:
         alike = (one.array, one.argument, one.kind, one.nbytes) == (site.array, site.argument, site.kind, site.nbytes)
         if (alike and (one.array or one.argument is not None)) or one is site:
-            found = by_statement.setdefault((one.line, one.column), set())
-            numbers = {one.id}
-            for example in evidence.examples:
-                if (
-                    example.worst
-                    and example.site in numbers
-                    and example.space == "global"
-                    and _has_stride(example.addresses, example.active_mask, stride)
-                ):
-                    found.add(min(address for lane, address in enumerate(example.addresses) if example.active_mask >> lane & 1) % stride)
+            seen = (example for example in evidence.examples if example.worst and example.site == one.id and _has_stride(example, stride))
+            by_statement.setdefault((one.line, one.column), set()).update(_lowest_address(example) % stride for example in seen)
     offsets = frozenset(offset for found in by_statement.values() for offset in found)
     return Spacing(
         site.kind,
@@ -115,10 +104,20 @@ def spacing_of(site: Site, evidence: Evidence) -> Spacing | None:
     )
 
 
-def _has_stride(addresses: tuple[int, ...], mask: int, stride: int) -> bool:
-    """Return whether most neighbouring active lanes are `stride` bytes apart."""
-    active = [lane for lane in range(LANES - 1) if mask >> lane & 3 == 3]
-    return 2 * sum(abs(addresses[lane + 1] - addresses[lane]) == stride for lane in active) > len(active)
+def _has_stride(example: AccessExample, stride: int) -> bool:
+    """Return whether most neighbouring active lanes are `stride` bytes apart, in global memory."""
+    distances = _distances(example)
+    return example.space == "global" and 2 * distances.count(stride) > len(distances)
+
+
+def _distances(example: AccessExample) -> list[int]:
+    """Return the bytes from each active lane's address to that of the next lane, if this is active too."""
+    pairs = zip(example.addresses, example.addresses[1:], strict=False)
+    return [abs(after - before) for lane, (before, after) in enumerate(pairs) if example.active_mask >> lane & 3 == 3]
+
+
+def _lowest_address(example: AccessExample) -> int:
+    return min(address for lane, address in enumerate(example.addresses) if example.active_mask >> lane & 1)
 
 
 def is_repeated(site: Site, evidence: Evidence) -> bool:
