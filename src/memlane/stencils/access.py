@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from memlane.stencils.cell import HALF_HELPERS, HELPERS, REGISTER, STORED, literal, plain
 from memlane.stencils.geometry import RANGE, Geometry, range_name
@@ -83,10 +83,10 @@ def outside_name(dtype: str) -> str:
     return f"outside_{dtype}"
 
 
-def march_begins(geometry: Geometry, names: list[str]) -> list[str]:
-    """Return the beginning of a kernel for a range of cells: pointers to where cell 0 of each field would lie."""
+def march_begins(geometry: Geometry, names: list[str], axes: Sequence[int] = (0, 1, 2)) -> list[str]:
+    """Return the beginning of a kernel for a range of cells: pointers to where cell 0 along some axes of each field would lie."""
     strides = zip(range(3), (" * PLANE", " * PITCH", ""), strict=True)
-    before = " + ".join(f"{range_name(0, axis)}{stride}" for axis, stride in strides if geometry.cut[axis])
+    before = " + ".join(f"{range_name(0, axis)}{stride}" for axis, stride in strides if geometry.cut[axis] and axis in axes)
     return [f"{plain(name)}_field -= {before};" for name in names] if before else []
 
 

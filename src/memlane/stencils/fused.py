@@ -30,7 +30,7 @@ from memlane.stencils.access import (
 )
 from memlane.stencils.cell import GENERATED, REGISTER, STORED, CellFunction, ascribed, plain, scalar_names
 from memlane.stencils.direct import scalar_loads
-from memlane.stencils.geometry import Offset3, itemsize, range_name
+from memlane.stencils.geometry import RANGE, Offset3, itemsize, range_name
 from memlane.stencils.problem import Problem, spares
 from memlane.stencils.rows import line_of_read
 from memlane.stencils.rule import Rule
@@ -58,7 +58,7 @@ class FusedKernel(FusedSchedule):
         return "\n".join(
             [
                 f"// {self.rule.name}: {self.variant}",
-                *self.geometry.constants(clamped=True),
+                *self.geometry.constants(clamped=True, is_local=True),
                 *access_functions(self.geometry, [*dtypes, self.shared_dtype]),
                 self.cell.text,
                 *self._signature(),
@@ -84,8 +84,9 @@ class FusedKernel(FusedSchedule):
             "const int y0 = 0;"
             if self.flat
             else f"const int y0 = {self.geometry.begin(1)}blockIdx.y * {self.height} - {y_low} + threadIdx.y * {self.rows};",
+            *self._local_planes(),
             march(self.geometry, "blockIdx.z", self.variant.planes),
-            *march_begins(self.geometry, [*self.outputs, *self.inputs]),
+            *march_begins(self.geometry, [*self.outputs, *self.inputs], (1, 2)),
             *scalar_loads(self.problem, self.rule),
         ]
         tests = [f"x0 >= {self._border(2)[0]}", f"x0 + {self.vector} <= NX - {self._border(2)[1]}"]
@@ -103,6 +104,23 @@ class FusedKernel(FusedSchedule):
                 "__syncthreads();",
             ]
         return lines
+
+    def _local_planes(self) -> list[str]:
+        """Return the beginning of a kernel for some planes of a part: from here on planes are counted in the memory of the part, so that
+        addresses need no 64-bit origin, and reads are clamped to planes that exist."""
+        if not self.geometry.cut[0]:
+            return []
+        origin, first, last, *computed = RANGE
+        low, high = self.geometry.conditions[0]
+        return [
+            f"{first} = {first if low == 'periodic' else f'max({first}, 0)'} - {origin};",
+            f"{last} = {last if high == 'periodic' else f'min({last}, NZ - 1)'} - {origin};",
+            *(f"{name} -= {origin};" for name in computed),
+        ]
+
+    def _plane_of_grid(self, z: str) -> str:
+        """Return the plane of the grid that `z` counts."""
+        return f"({z} + {RANGE[0]})" if self.geometry.cut[0] else z
 
     @property
     def is_torn(self) -> bool:
@@ -142,15 +160,19 @@ class FusedKernel(FusedSchedule):
         unroll, (low, high) = self.variant.unroll, self._border(0)
         body: list[str] = [f"const int turn = i - first + {begin};"] if self.rings else []
         if self._keeps and self.flat:  # one test per turn; if a turn has many cells, two copies of it would take too many registers
-            near = f"is_inner && i - {behind} >= {low} && i < NZ - {high}"
+            near = f"is_inner && {self._plane_of_grid('i')} - {behind} >= {low} && {self._plane_of_grid('i')} < NZ - {high}"
             body += either(near, self._turn(keeps=False), self._turn(keeps=True))
         else:
             body += self._turn(keeps=self._keeps)
         body += ["__syncthreads();"] if self.rings else []
+        counter = "i" if unroll == 1 else "group"
+        # If the compiler knows the first value, it moves most of the registers that a thread keeps in each iteration.
+        start = [f"int {counter} = first - {begin};", f'asm volatile("" : "+r"({counter}));  // its value is unknown to the compiler']
         if unroll == 1:
-            return [f"for (int i = first - {begin}; i < end + {behind}; ++i) {{", *indented(body, 1), "}"]
+            return [*start, f"for (; i < end + {behind}; ++i) {{", *indented(body, 1), "}"]
         return [
-            f"for (int group = first - {begin}; group < end + {behind}; group += {unroll}) {{  // the last turns may be one too many",
+            *start,
+            f"for (; group < end + {behind}; group += {unroll}) {{  // the last turns may be one too many",
             "#pragma unroll",
             f"    for (int u = 0; u < {unroll}; ++u) {{  // so that each plane stays in its registers",
             "        const int i = group + u;",
@@ -222,7 +244,8 @@ class FusedKernel(FusedSchedule):
         inner += [f"{kind} {plain(name)}_value[{self.rows}][{self.vector}];" for name, kind in self.cell.results()]
         if kept and not self.flat:
             low, high = self._border(0)
-            inner += either(f"is_inner && {z} >= {low} && {z} < NZ - {high}", self._update(), [*self._update(), *kept])
+            plane = self._plane_of_grid(z)
+            inner += either(f"is_inner && {plane} >= {low} && {plane} < NZ - {high}", self._update(), [*self._update(), *kept])
         else:
             inner += [*self._update(), *kept]
         for cycle in self.problem.swap:
@@ -265,7 +288,7 @@ class FusedKernel(FusedSchedule):
             place = f"*cell_at({plain(name)}_field, {', '.join(where)})"
             lines += ascribed(self.rule, line_of_read(self.geometry, name), [f"{to}[{edge + low}] = widened({place});"])
         for edge in sorted({dx + cell for dx in cells for cell in range(self.vector)} if has_numbers(self.geometry) else ()):
-            behind = f"{at[0]}, {at[1]}, {shifted('x0', edge)}"
+            behind = f"{self._plane_of_grid(at[0])}, {at[1]}, {shifted('x0', edge)}"
             lines.append(
                 f"if ({self._outside(*at, shifted('x0', edge))}) {to}[{edge + low}] = {outside_name(self.problem.dtype(name))}({behind});"
             )
@@ -323,7 +346,7 @@ class FusedKernel(FusedSchedule):
     def _outside(self, z: str, y: str, x: str) -> str:
         """Return the condition under which a cell lies outside a face with a constant value."""
         found = []
-        for axis, at in enumerate((z, y, x)):
+        for axis, at in enumerate((self._plane_of_grid(z), y, x)):
             found += [test.replace("zyx"[axis], at, 1) for test, _ in self.geometry.numbers(axis)]
         return " || ".join(found)
 
@@ -332,7 +355,7 @@ class FusedKernel(FusedSchedule):
         if not has_numbers(self.geometry):
             return []
         to = f"{stream.name}[{self.early(stream)}][r][c]" if value is None else f"{value}[r][c]"
-        where = f"{z}, y0 + r, x0 + c"
+        where = f"{self._plane_of_grid(z)}, y0 + r, x0 + c"
         name = outside_name(self.problem.dtype(stream.cycle[0]))
         return self._rows(f"if ({self._outside(z, 'y0 + r', 'x0 + c')}) {to} = {name}({where});")
 
@@ -343,7 +366,11 @@ class FusedKernel(FusedSchedule):
     def _keep_cells(self, cycle: tuple[str, ...], step: int, z: str) -> list[str]:
         """Return the code that applies boundaries to the cells of a step: fixed cells keep their value, cells outside get the constant."""
         value = f"{plain(cycle[0])}_value"
-        tests = [*self.geometry.kept_test(0, z), *self.geometry.kept_test(1, "y0 + r"), *self.geometry.kept_test(2, "x0 + c")]
+        tests = [
+            *self.geometry.kept_test(0, self._plane_of_grid(z)),
+            *self.geometry.kept_test(1, "y0 + r"),
+            *self.geometry.kept_test(2, "x0 + c"),
+        ]
         lines = []
         if tests:
             (z_low, _), (y_low, _), (x_low, _) = bounds(self.reads[cycle[1]])

@@ -98,16 +98,16 @@ class Geometry:
                     found[source] = tuple(sorted({*found.get(source, ()), (0, 0, 0)}))
         return found
 
-    def constants(self, clamped: bool = False) -> list[str]:
+    def constants(self, clamped: bool = False, is_local: bool = False) -> list[str]:
         """Return the first definitions of generated code, and its functions that map cells outside the grid to cells inside; with `clamped`
-        they also map cells farther outside than the rule reads."""
+        they also map cells farther outside than the rule reads. `is_local`: along z the code itself clamps all reads of a part."""
         nz, ny, nx = self.extents
         lines = [
             f"constexpr int NZ = {nz}, NY = {ny}, NX = {nx}, PITCH = {self.pitch};  // cells along z, y and x; elements from row to row",
             f"constexpr {self._index} PLANE = ({self._index}){self.held_rows if self.cut[1] else 'NY'} * PITCH;",
         ]
         for axis, name, extent in zip(range(3), "zyx", ("NZ", "NY", "NX"), strict=True):
-            lines.append(self._mapping(axis, name, extent, clamped))
+            lines.append(self._mapping(axis, name, extent, clamped, is_local and axis == 0))
         return lines
 
     @property
@@ -116,9 +116,9 @@ class Geometry:
         nz, ny, _ = self.extents
         return "int" if nz * max(ny, self.held_rows) * self.pitch < 1 << 31 else "long long"
 
-    def _mapping(self, axis: int, name: str, extent: str, clamped: bool) -> str:
+    def _mapping(self, axis: int, name: str, extent: str, clamped: bool, is_local: bool) -> str:
         low, high = self.conditions[axis]
-        if self.cut[axis] and low == "periodic":
+        if self.cut[axis] and (low == "periodic" or is_local):
             return f"__device__ __forceinline__ int inside_{name}(int {name}) {{ return {name}; }}  // neighbouring parts lie around"
         before = {"periodic": f"{name} + {extent}", "reflecting": f"-1 - {name}"}.get(str(low), "0")
         behind = {"periodic": f"{name} - {extent}", "reflecting": f"2 * {extent} - 1 - {name}"}.get(str(high), f"{extent} - 1")
