@@ -13,7 +13,7 @@ whose fields fit finds the results of its previous step in L2. Times of launches
 
 Borders and the planes between them are launched on queues of their own, schedule `linked` of `regions`. So the time between two exchanges
 is the longer of two: the work that occupies the multiprocessors (all launches, borders without their start), and the chain of border
-launches and exchange, which the next borders wait for. Kernels that store planes to the neighbours are part of that work. Where events in
+launches and exchange, which the next borders wait for. Launches that put planes to the neighbours are part of that work. Where events in
 one graph order the devices, a device takes several us for each wait for another one, one after another, and the time between two exchanges
 is at least their sum: on two devices less than the chain, on four 43 us. With the schedule `independent` borders and exchange follow each
 other beside the inner region, as in the paper: max(inner, exchange) + borders. The costs of exchanges (links, signals) are in the network's
@@ -58,18 +58,18 @@ _STAYING_US, _STAYING_SLOTS, _STAYING_TURN = 3.0, 18.0, 0.035
 for each further step between two exchanges. Fitted to 18 times of two H200s."""
 _LOADED_SHARE, _MOST_LOADED_US, _BORDERS_US, _TOGETHER = 0.4, 20.0, 1.0, 4
 """What borders of one step take longer where the device computes what lies between them: a share of the time of that, and at most so much;
-what they add to the work of the device; and the power by whose sum the longer of work and chain is taken, because each delays the other.
-These and the next are fitted to 291 times of a 7-point rule and of Himeno's on two H200s, of 2026-11-24, by
+what each launch of them adds to the work of the device; and the power by whose sum the longer of work and chain is taken, because each
+delays the other. These and the next are fitted to 291 times of a 7-point rule and of Himeno's on two H200s, of 2026-11-24, by
 `benchmarks/stencil_scaling.py`."""
 _NARROW, _APART_US, PACKED_US = 1.5, 2.0, 8.0
 """How much longer borders along a row take; what a launch takes longer whose device waits for an exchange behind it; and what an exchange
 takes longer whose messages are packed."""
-_FUSED_SHARED, _FUSED_BORDERS = 1.05, 0.5
+_FUSED_SHARED, _FUSED_BORDERS = 1.05, 0.65
 """Launches of several steps: what they take where devices wait for each other, as a multiple of their time on one device alone; and which
 share of the time that borders take alone they add to the work of the device, because the last blocks between them leave room.
 
 Fitted to 7-point 256^3 and Himeno L on two and four H200s in `benchmarks/results/h200/stencil_scaling.json`. The optimum is flat: 1.03 to
-1.07 and 0.5 to 0.85 are off by 4.5 to 4.8 % there. Of these, 0.5 loses least by the choices on 512^3."""
+1.07 and 0.5 to 0.85 are off by nearly as much there."""
 _ENDS_US, _CHAIN_US = 0.85, 2.9
 """The exchange of kernels that keep cells on the multiprocessors costs these times in us.
 
@@ -262,10 +262,10 @@ class CalibratedModel:
         if fused > 1:
             inner, chain, borders = _FUSED_SHARED * inner, _FUSED_SHARED * chain, _FUSED_SHARED * _FUSED_BORDERS * borders
         else:  # borders of one step share the memory with what lies between them, and end later than alone
-            borders += _BORDERS_US * len(launches)
+            borders += _BORDERS_US * sum(len(one.borders) for one in launches)
             chain += sum(min(_LOADED_SHARE * self.launch(one.inner, 1, at > 0).us, _MOST_LOADED_US)
                          for at, one in enumerate(launches) if one.inner)  # fmt: skip
-        busy, chain = inner + borders + exchange.stores_us, chain + exchange.us
+        busy, chain = inner + borders + exchange.puts_us, chain + exchange.us
         return max((busy**_TOGETHER + chain**_TOGETHER) ** (1 / _TOGETHER), exchange.ordered_us), busy >= max(chain, exchange.ordered_us)
 
     def apart_us(self, steps: Sequence[Step], fused: int, exchange_us: float) -> float:

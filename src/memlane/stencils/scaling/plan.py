@@ -276,7 +276,7 @@ class _Planner:
                 return kept
         elif cut:
             inner, boundary = model.inner_us(steps, fused), model.boundary_us(steps, fused)
-            turn, computes = model.turn_us(steps, fused, self._overlapped(parts, k, exchange))
+            turn, computes = model.turn_us(steps, fused, self._overlapped(parts, k, fused, exchange))
         else:
             inner, boundary = model.boundary_us(steps, fused), 0.0
             turn, computes = model.apart_us(steps, fused, exchange) if share.count else inner, inner >= exchange
@@ -284,12 +284,15 @@ class _Planner:
         times = turn / k, inner / k, exchange / k, boundary / k
         return Prediction(prod(parts), parts, k, fused, cut, *times, bound, grid.cells)
 
-    def _overlapped(self, parts: tuple[int, ...], k: int, exchange_us: float) -> Exchange:
-        """Return the times of an exchange beside which a device computes. How events order the devices is known of slabs."""
+    def _overlapped(self, parts: tuple[int, ...], k: int, fused: int, exchange_us: float) -> Exchange:
+        """Return the times of an exchange beside which a device computes. How events order the devices is known of slabs.
+
+        With one launch between two exchanges its borders store their planes themselves, and nothing is put.
+        """
         assert self.wires is not None
         link, share = self.wires.link(prod(parts), self.transport), largest_share(self.problem.grid.shape, parts, self.demand.periodic)
-        stores_us = self._sending_us(parts, k) if link.name == "flags" else 0.0
-        return Exchange(exchange_us, stores_us, link.ordered_us(share.count) if parts[0] == prod(parts) else 0.0)
+        puts_us = self._sending_us(parts, k) if link.name == "flags" and k > fused else 0.0
+        return Exchange(exchange_us, puts_us, link.ordered_us(share.count) if parts[0] == prod(parts) else 0.0)
 
     def _in_tiles(self, model: CalibratedModel, parts: tuple[int, ...]) -> Prediction | None:
         """Return the prediction for kernels that keep the cells on the multiprocessors; None where these do not hold them."""

@@ -21,8 +21,8 @@ class Exchange:
 
     us: float
     """Time from the end of the borders of a device to the start of its neighbours' next ones."""
-    stores_us: float = 0.0
-    """Part of it for which the multiprocessors themselves store planes to the neighbours."""
+    puts_us: float = 0.0
+    """Part of it for which a launch on the device puts planes to the neighbours."""
     ordered_us: float = 0.0
     """Time of all waits of a device for its neighbours' events in a graph of several devices, which follow each other."""
 
