@@ -11,6 +11,7 @@ date in the note. So machines of 2, 4 and 8 GPUs can follow each other. On emula
 
     python benchmarks/stencil_scaling.py                # all GPUs of the machine, in less than 10 minutes
     python benchmarks/stencil_scaling.py --counts 1,4   # some numbers of devices
+    python benchmarks/stencil_scaling.py --rejudge h200 # compare the stored times with the model of today; needs no GPU
 """
 
 from __future__ import annotations
@@ -26,21 +27,21 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from harness import Row, results_of
+from harness import Row, results_of, show
 from running import machine, measure, parser
 from stencil_scaling_cases import CASES, EVERY, GAINS, WEAK, case_of, named
 from stencil_scaling_gains import BEST, BY, COUNTS, EACH_STEP, NO_TIME, TWICE, earlier, over_all, split
+from stencil_scaling_judged import Setting, model_rows, predicted_us, rejudge, shared_row
 from stencil_scaling_parts import FACES, exchange_rows, peer_times, rank_rows
 
 from memlane.driver import Device
-from memlane.errors import MemlaneError, NetworkError
+from memlane.errors import MemlaneError
 from memlane.lab.result import NOT_MEASURED
 from memlane.lab.stencil.cases import Case
 from memlane.lab.stencil.measure import parts_of
 from memlane.lab.stencil.predict import Point
 from memlane.launch import Target
 from memlane.stencils.choice import default_variant
-from memlane.stencils.scaling import best_exchange
 from memlane.targets import devices as named_devices
 from memlane.timeloop.shared import SharedRun
 
@@ -51,6 +52,7 @@ SOURCES = [
     "benchmarks/stencil_scaling.py",
     "benchmarks/stencil_scaling_cases.py",
     "benchmarks/stencil_scaling_gains.py",
+    "benchmarks/stencil_scaling_judged.py",
     "benchmarks/stencil_scaling_parts.py",
     "benchmarks/stencil_scaling_ranks.py",
 ]
@@ -64,21 +66,6 @@ _SHARE = 0.5
 """Share of a case's limit after which it begins nothing more: what has begun then must end within the rest."""
 _MOST_COMPARED = 1 << 27
 """Cells of the largest grid whose fields are compared with those of one device."""
-
-
-@dataclass(frozen=True)
-class Setting:
-    """The exchange settings of a run."""
-
-    transport: str
-    k: int
-    overlap: bool
-    parts: tuple[int, ...] = ()
-    """Along each axis; empty: slabs along Z."""
-
-    def __str__(self) -> str:
-        where = f", {'x'.join(map(str, self.parts))}" if self.parts else ""
-        return f"{self.transport}{where}, k = {self.k}{'' if self.overlap else ', not overlapped'}"
 
 
 @dataclass
@@ -114,19 +101,6 @@ def step_us(run: SharedRun, expected_us: float) -> float:
     return statistics.median(times)
 
 
-def predicted_us(case: Case, target: Target, count: int, setting: Setting, fused: int) -> float:
-    """Return the time of a setting by the model that chooses k, in us."""
-    for transport in (setting.transport, ""):
-        try:
-            return best_exchange(
-                case.problem, count, chip=target.chip, transport=transport if count > 1 else "", candidates=[setting.k],
-                steps_per_launch=fused, overlap=setting.overlap, decomposition=setting.parts,
-            ).step_us  # fmt: skip
-        except NetworkError:  # the chip's file has no such link
-            continue
-    return 50.0  # nobody knows
-
-
 Values = dict[str, Any]
 
 
@@ -149,7 +123,7 @@ def measured(
         try:
             run = shared(case, values, targets, setting)
             fused = run.variant.steps
-            found.us[setting] = step_us(run, predicted_us(case, targets[0], count, setting, fused))
+            found.us[setting] = step_us(run, predicted_us(case, targets[0].chip, count, setting, fused))
             found.steps_per_launch[setting] = fused
             if setting.k <= 2 and not setting.parts and setting.transport != "persistent":
                 found.parts[setting] = parts_of(run.timeline(2 * setting.k), count, 2 * setting.k)
@@ -206,7 +180,7 @@ def alone_rows(name: str, case: Case, target: Target) -> Iterator[Row]:
     errors = {}
     for one, took in ((run, us), (single, each)):
         steps = one.variant.steps
-        errors[f"{steps} a launch"] = round(predicted_us(case, target, 1, Setting("", steps, True), steps) / took - 1, 4)
+        errors[f"{steps} a launch"] = round(predicted_us(case, target.chip, 1, Setting("", steps, True), steps) / took - 1, 4)
     worst = max(map(abs, errors.values()))
     note = "" if worst <= 0.2 else "the model was fitted to other slabs of the same rules"
     yield Row(named(name, 1), "predicted over measured, less 1, worst", worst, "", 0.2, peer=errors, note=note)
@@ -231,7 +205,8 @@ def shared_rows(
     for transport in dict.fromkeys(setting.transport for setting in found.us):
         yield from transport_rows(where, transport, GAINS.get((name, count, transport)), found)
     yield from hidden_rows(where, found)
-    yield from model_rows(where, case, targets, found)
+    yield shared_row(where, found.steps_per_launch)
+    yield from model_rows(where, case, targets[0].chip, count, found.us, found.steps_per_launch)
     if where == named("7-point 256^3", count) and not targets[0].modelled and time.time() < until:
         for tool, us in peer_times(case.shape, count).items():
             yield Row(where, f"time of a step, {tool}", round(us, 2), "us")
@@ -270,24 +245,6 @@ def hidden_rows(where: str, found: Found) -> Iterator[Row]:
             f"{where}, {setting}", "step over max(inner, exchange) + borders", round(over, 3), "us", round(most, 3),
             peer={one: round(us, 3) for one, us in peer.items()}, note=note,
         )  # fmt: skip
-
-
-def model_rows(where: str, case: Case, targets: Sequence[Target], found: Found) -> Iterator[Row]:
-    """Yield the loss by the model's choice, and the errors of its times."""
-    expected = {one: predicted_us(case, targets[0], len(targets), one, found.steps_per_launch[one]) for one in found.us}
-    for transport in dict.fromkeys(setting.transport for setting in found.us):
-        own = [one for one in found.us if one.transport == transport]
-        chosen, best = min(own, key=lambda one: expected[one]), min(own, key=lambda one: found.us[one])
-        lost = round(found.us[chosen] / found.us[best], 4)
-        note = f"chosen: {chosen}; best: {best}"
-        yield Row(f"{where}, {transport}", "k and overlap chosen by the model over the best", lost, "", 1.05, note=note)
-        errors = [expected[one] / found.us[one] - 1 for one in own]
-        peer = {str(one).partition(", ")[2]: round(error, 3) for one, error in zip(own, errors, strict=True)}
-        average, worst = round(statistics.mean(map(abs, errors)), 4), round(max(map(abs, errors)), 4)
-        why = "the model was fitted to launches of one device, and links measured between two"
-        for metric, value, reach in (("average", average, 0.1), ("worst", worst, 0.2)):
-            note = "" if value <= reach else why
-            yield Row(f"{where}, {transport}", f"predicted over measured, less 1, {metric}", value, "", reach, peer=peer, note=note)
 
 
 # -- cases ---------------------------------------------------------------------------------------------------------------------
@@ -342,9 +299,13 @@ def main() -> None:
     command.add_argument("--counts", default="", help="numbers of devices, as 1,2 (default: 1, 2, 4 and 8, as many as there are)")
     command.add_argument("--minutes", type=float, default=MINUTES, help=f"what all cases may take together (default {MINUTES:g})")
     command.add_argument("--only", default="", help="regular expression of the cases to measure; rows of the others are kept")
+    command.add_argument("--rejudge", metavar="CHIP", help="measure nothing; compare the stored times of a chip with the model of today")
     command.add_argument("--until", type=float, default=0.0, help=argparse.SUPPRESS)
     command.set_defaults(limit=80.0)
     options = command.parse_args()
+    if options.rejudge:
+        show(rejudge(results_of(options.rejudge, options.out) / "stencil_scaling.json"))
+        return
     options.until = options.until or time.time() + 60 * options.minutes
     names = [one for one in names_of(counts_of(options)) if re.search(options.only, one)] if options.case is None else [options.case]
     head = machine(options) if options.rows is None else {}

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import stencil_scaling
 from harness import RESULTS, Row
-from stencil_scaling import Found, Setting, hidden_rows, names_of, transport_rows
+from stencil_scaling import Found, hidden_rows, names_of, transport_rows
 from stencil_scaling_gains import BEST, EACH_STEP, NO_TIME, OF_ALL, earlier, over_all, speed_ups
+from stencil_scaling_judged import CHOSEN, SHARED_BY, Setting, rejudge, shared_row
 from stencil_scaling_parts import _copies, _puts
 
 from memlane.lab.result import NOT_MEASURED
@@ -72,6 +73,50 @@ def test_rows_of_other_numbers_of_devices_are_kept(tmp_path: Path) -> None:
     both = over_all(earlier(path), ["7-point 256^3, 2 devices"], now, False)
     assert [row.case for row in both if row.metric == BEST] == ["7-point 256^3, 2 devices", "7-point 256^3, 4 devices"]
     assert earlier(tmp_path / "nothing.json") == []
+
+
+def test_a_setting_is_read_as_it_is_written() -> None:
+    for setting in (Setting("peer", 2, True), Setting("flags", 8, False), Setting("host", 1, False, (1, 2, 1))):
+        assert Setting.of(str(setting)) == setting
+    with pytest.raises(ValueError, match="'peer, two' is no setting, as 'peer, 1x2x1, k = 2, not overlapped'"):
+        Setting.of("peer, two")
+
+
+def test_a_result_is_judged_again_without_its_times(tmp_path: Path) -> None:
+    """The rows of the model are new, and what was measured, when, and by which command stays."""
+    case, fused = "7-point 256^3, 2 devices", {Setting("peer", 1, True): 1, Setting("peer", 4, True): 4}
+    times = Row(
+        case, BEST, 14.0, "us", peer={"peer, k = 1": 31.0, "peer, k = 4": 14.0}, note="peer, k = 4; measured at commit bbb, 2026-11-24"
+    )
+    worst = Row(f"{case}, peer", "predicted over measured, less 1, worst", 9.0, "", 0.2, note="why; measured at commit bbb, 2026-11-24")
+    loss = Row(f"{case}, peer", CHOSEN, 9.0, "", None, note="chosen")
+    others = [Row("Himeno M, 2 devices, peer", CHOSEN, 1.5, "", 1.05), Row(case, OF_ALL, 14.0, "us")]
+    path = tmp_path / "stencil_scaling.json"
+    head = {"commit": "a" * 40, "date": "2026-11-25", "command": "measure", "chip": "h200"}
+    path.write_text(json.dumps({**head, "rows": [row.as_json() for row in (times, shared_row(case, fused), worst, loss, *others)]}))
+    assert {row.metric for row in rejudge(path)} == {worst.metric, CHOSEN}
+    found = json.loads(path.read_text())
+    assert {name: found[name] for name in head} == head
+    by = {(row["case"], row["metric"]): row for row in found["rows"]}
+    assert by[case, BEST] == times.as_json()
+    assert [by[row.case, row.metric] for row in others] == [row.as_json() for row in others]
+    again = by[worst.case, worst.metric]
+    assert again["value"] < 0.2
+    assert again["note"].startswith("judged again on 20")
+    assert again["note"].endswith("; measured at commit bbb, 2026-11-24")
+    assert set(again["peer"]) == {"k = 1", "k = 4"}
+    assert (by[loss.case, CHOSEN]["value"], by[loss.case, CHOSEN]["reach"]) == (1.0, None)
+    assert "measured at commit" not in by[loss.case, CHOSEN]["note"]
+
+
+@pytest.mark.parametrize("chip", ["h200", "h100"])
+def test_the_kernels_of_all_measured_steps_are_known(chip: str) -> None:
+    rows = json.loads((RESULTS / chip / "stencil_scaling.json").read_text(encoding="utf-8"))["rows"]
+    kernels = {row["case"]: row["peer"] for row in rows if row["metric"] == SHARED_BY}
+    for row in rows:
+        if row["metric"] == BEST and row["peer"] and "slabs of one device" not in row["case"]:
+            assert set(kernels[row["case"]]) == set(row["peer"])
+            assert all(Setting.of(text).k % steps == 0 for text, steps in kernels[row["case"]].items())
 
 
 @pytest.mark.parametrize("through_host", [False, True])

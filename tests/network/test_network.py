@@ -68,7 +68,8 @@ def test_links_of_a_chip_file_are_a_network() -> None:
     own = network.of_chip(chip)
     assert own.transports == ("peer", "host", "flags", "persistent")
     assert own.link(2, "flags").exchange_us(395_000, 2) == pytest.approx(0.7 + 2 + 7.45)
-    assert own.link(4).exchange_us(395_000, 2) == pytest.approx(2.23 + 2 + 15.5)
+    assert own.link(2).exchange_us(395_000, 1) == pytest.approx(2.23 + 1 + 15.5)
+    assert own.link(4).exchange_us(395_000, 2) == pytest.approx(2.23 + 2 + 15.5 + 7.1)
     there, message, back = own.link(2, "host").parts_us(55_400, 2)
     assert (there, message, back) == pytest.approx((2 * 3.37, 2 * 0.7 + 21.5, 2 * 3.37))
     shipped = network.load("h200-nvlink")
@@ -94,6 +95,22 @@ def test_a_user_describes_nodes_of_a_cluster(mine: Path) -> None:
     assert staged.is_staged
     assert staged.parts_us(4000, 2) == (22, 14.5, 22)  # two copies of 10 + 1 us, two messages of 5 + 2 us and a signal, two copies
     assert str(lab.facts["between.mpi.host_us"]) == "10 us (measured: with a ruler)"
+
+
+def test_waits_for_the_events_of_several_neighbours_follow_each_other() -> None:
+    link = Link("peer", Transfer(2.0, 1.0), "share the rate", signal_us=10.0, order_us=7.0)
+    assert link.exchange_us(1000, 1) == 2 + 1 + 10  # the wait for one neighbour is in the signal
+    assert link.exchange_us(1000, 2) == 2 + 2 + 10 + 7
+    assert link.exchange_us(1000, 1, (1000, 2)) == 2 + 3 + 10 + 14
+    assert link.exchange_us(0, 2) == 0
+    assert (link.ordered_us(0), link.ordered_us(1), link.ordered_us(2)) == (0, 14, 42)
+
+
+def test_a_file_says_what_a_wait_for_another_device_takes(mine: Path) -> None:
+    (mine / "lab.toml").write_text(SMALL.replace("signal_us = {", 'order_us = { value = 3, unit = "us", source = "bench" }\nsignal_us = {'))
+    lab = network.load("lab")
+    assert {link.order_us for link in (*lab.inside.values(), *lab.between.values())} == {0.0, 3.0}
+    assert any(str(fact).startswith("3 us (measured") for name, fact in lab.facts.items() if name.endswith("order_us"))
 
 
 def test_a_measured_exchange_includes_its_neighbours() -> None:

@@ -167,7 +167,7 @@ def test_the_model_says_after_how_many_steps_devices_exchange():
     """Exchanges take long beside the steps of a small grid, so they are few; but no halo is wider than a slab."""
     run = prepared(heat, ml.Grid((18, 16)), 3, swap=SWAP, r=0.1)
     assert 1 < run.exchange_every <= 6
-    assert "us a step expected, bound by computation, by the model of h200" in run.reason
+    assert "us a step expected, bound by communication, by the model of h200" in run.reason
 
 
 @pytest.mark.parametrize(("options", "is_said"), [({}, True), ({"transport": "peer"}, False), ({"exchange_every": 2}, False)])

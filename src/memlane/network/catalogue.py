@@ -43,13 +43,18 @@ from memlane.source import shortened
 SHIPPED = Path(__file__).parent / "data"
 """Directory of the network files that come with memlane."""
 
-_ENTRIES = ("neighbours", *(f"{what}{end}" for what in ("message", "host") for end in ("", "_us", "_gb_per_s")), "signal_us")
+_ENTRIES = ("neighbours", *(f"{what}{end}" for what in ("message", "host") for end in ("", "_us", "_gb_per_s")), "signal_us", "order_us")
 _HEAD = ("title", "devices_per_node", "sources", "inside", "between")
 _ANY = 1 << 16
 """Number of devices per node where none is given."""
 _MOST, _MOST_TIMES = 1e15, 1000
 _STAYING_US = 3.9
 """An exchange by persistent kernels, without its bytes and its flag: 4.5 us were measured in a ring of four H200s, less a flag of 0.63 us.
+
+It has not been measured on other chips.
+"""
+_ORDER_US = 7.1
+"""A wait of a device for an event of another one in a graph of several devices, as `order_us` of h200-nvlink.
 
 It has not been measured on other chips.
 """
@@ -92,7 +97,9 @@ def of_chip(chip: Chip) -> Network:
         raise NetworkError(f"the chip file of {chip.name} has no links between peers: name a network; known: {', '.join(names())}")
     after = links.launch_us or 0.0
     by_events = after if links.peer_order_us is None else links.peer_order_us
-    found = {"peer": Link("peer", Transfer(links.peer_us, links.peer_gb_per_s), "share the rate", signal_us=by_events)}
+    order_us = 0.0 if links.peer_order_us is None else _ORDER_US
+    between = Transfer(links.peer_us, links.peer_gb_per_s)
+    found = {"peer": Link("peer", between, "share the rate", signal_us=by_events, order_us=order_us)}
     if links.host_us is not None and links.host_gb_per_s is not None:
         copies = Transfer(links.host_us, links.host_gb_per_s)
         found["host"] = Link("host", Transfer(after), "one after another", copies, signal_us=links.host_order_us or 0.0)
@@ -159,8 +166,8 @@ class _NetworkFile:
         message, host = (self.transfer(where, entries, what) for what in ("message", "host"))
         if message is None:
             raise self.fail(f"[{where}] lacks the time of a message: give message, or message_us and message_gb_per_s")
-        signal = self.number(f"{where}.signal_us", entries["signal_us"], "us") if "signal_us" in entries else 0.0
-        return Link(where.partition(".")[2], message, neighbours, host, signal)
+        signal, order = (self.number(f"{where}.{one}", entries[one], "us") if one in entries else 0.0 for one in ("signal_us", "order_us"))
+        return Link(where.partition(".")[2], message, neighbours, host, signal, order)
 
     def transfer(self, where: str, entries: dict[str, Any], what: str) -> Transfer | None:
         """Return one way of moving bytes; None if the file does not have it."""

@@ -58,6 +58,8 @@ class Link:
     """Copies between a device and its host, before and after each message; None where devices exchange directly."""
     signal_us: float = 0.0
     """Time from the end of a transfer to the start of work that waits for it."""
+    order_us: float = 0.0
+    """Time that each wait for another device takes on a link whose devices are ordered by events; waits of a device follow each other."""
 
     @property
     def is_staged(self) -> bool:
@@ -79,7 +81,15 @@ class Link:
         else:
             message = sum(self.message.us(size) * count for size, count in at_once)
         copies = 0.0 if self.host is None else sum(self.host.us(size) * count for size, count in at_once)
-        return copies, message + self.signal_us, copies
+        orders = self.order_us * (sum(count for _, count in at_once) - 1)  # the wait for one neighbour is in the signal
+        return copies, message + self.signal_us + orders, copies
+
+    def ordered_us(self, neighbours: int) -> float:
+        """Return for how long a device waits, between two exchanges that it overlaps, for events of its neighbours along one axis.
+
+        Each copy to a neighbour waits for that neighbour's border, and each of the first borders waits for the copies of all neighbours.
+        """
+        return self.order_us * neighbours * (1 + neighbours)
 
     def exchange_us(self, nbytes: float, neighbours: int, *more: tuple[float, int]) -> float:
         """Return the time of an exchange of `nbytes` with each of some neighbours, and at the same time with those of other axes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 
 import memlane as ml
 from memlane.chip import load
+from memlane.network import Link, Transfer
 from memlane.plan import Launch
+from memlane.plan.order import executions
 from memlane.stencils import DirectKernel, Problem, Turn
 from memlane.stencils.choice import default_variant
 from memlane.stencils.scaling import CalibratedModel, best_exchange, plan_scaling
@@ -69,6 +72,23 @@ def test_boxes_exchange_their_axes_as_their_plans_do(stencil: Any, k: int) -> No
     assert row.bound == "communication"
     assert 80 * messages < k * row.exchange_us < 80 * messages + 20
     assert row.step_us == pytest.approx((ends[1] - ends[0]) / (4 * k) / 1e3, rel=0.12)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize("boundary", ["fixed", "periodic"])
+def test_a_device_waits_for_events_of_others_as_often_as_its_plan_says(k: int, boundary: str) -> None:
+    shape, link = (96, 8, 32), Link("peer", Transfer(1.0, 1.0), "share the rate", order_us=1.0)
+    run = seven.on(ml.Grid(shape, boundary=boundary), exchange_every=k, overlap=True).prepare(
+        u=np.zeros(shape, np.float32), a=np.ones(7, np.float32), swap=("new", "u"), targets=ml.devices("emulator:h200", 4)
+    )
+    waits = []
+    for turns in (8, 24):  # some of the first turns wait for less
+        order = executions(run.plan(turns * k))
+        device = {one.number: one.queues[0][0] for one in order}
+        waits.append(Counter(device[one.number] for one in order for other in one.waits if device[other] != device[one.number]))
+    for at in range(4):
+        neighbours = 2 if boundary == "periodic" or at in (1, 2) else 1
+        assert (waits[1][at] - waits[0][at]) / 16 == link.ordered_us(neighbours)
 
 
 @pytest.mark.parametrize(("plane", "latency_us", "bound"), [((1024, 1024), 2.23, "computation"), ((64, 64), 60.0, "communication")])

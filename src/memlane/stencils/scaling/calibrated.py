@@ -13,8 +13,11 @@ whose fields fit finds the results of its previous step in L2. Times of launches
 
 Borders and the planes between them are launched on queues of their own, schedule `linked` of `regions`. So the time between two exchanges
 is the longer of two: the work that occupies the multiprocessors (all launches, borders without their start), and the chain of border
-launches and exchange, which the next borders wait for. With the schedule `independent` borders and exchange follow each other beside the
-inner region, as in the paper: max(inner, exchange) + borders. The costs of exchanges (links, signals) are in the network's file.
+launches and exchange, which the next borders wait for. Launches that put planes to the neighbours are part of that work. Where events in
+one graph order the devices, a device takes several us for each wait for another one, one after another, and the time between two exchanges
+is at least their sum: on two devices less than the chain, on four 43 us. With the schedule `independent` borders and exchange follow each
+other beside the inner region, as in the paper: max(inner, exchange) + borders. The costs of exchanges (links, signals) are in the network's
+file.
 """
 
 from __future__ import annotations
@@ -26,14 +29,15 @@ from math import ceil, prod
 
 from memlane.chip import LANES, SECTOR_BYTES, Chip
 from memlane.number_format import percent, size
-from memlane.stencils.choice import RATED_SHARE, RESIDENT, default_variant, estimate, fused_variants, missed_share, places
+from memlane.stencils.choice import RATED_SHARE, RESIDENT, default_variant, estimate, fused_variants, missed_share
 from memlane.stencils.geometry import Geometry, itemsize
 from memlane.stencils.grid import Grid
 from memlane.stencils.problem import Problem
 from memlane.stencils.rule import Rule
 from memlane.stencils.scaling.kawamura import ASSUMED_LAUNCH_US
 from memlane.stencils.scaling.regions import Box, Schedule, Step
-from memlane.stencils.schedule import FusedSchedule, cannot_fuse
+from memlane.stencils.scaling.work import Exchange
+from memlane.stencils.schedule import cannot_fuse
 from memlane.stencils.tiles import Tile, tile_us
 from memlane.stencils.variant import Variant
 
@@ -54,12 +58,18 @@ _STAYING_US, _STAYING_SLOTS, _STAYING_TURN = 3.0, 18.0, 0.035
 for each further step between two exchanges. Fitted to 18 times of two H200s."""
 _LOADED_SHARE, _MOST_LOADED_US, _BORDERS_US, _TOGETHER = 0.4, 20.0, 1.0, 4
 """What borders of one step take longer where the device computes what lies between them: a share of the time of that, and at most so much;
-what they add to the work of the device; and the power by whose sum the longer of work and chain is taken, because each delays the other.
-These and the next are fitted to 291 times of a 7-point rule and of Himeno's on two H200s, of 2026-11-24, by
+what each launch of them adds to the work of the device; and the power by whose sum the longer of work and chain is taken, because each
+delays the other. These and the next are fitted to 291 times of a 7-point rule and of Himeno's on two H200s, of 2026-11-24, by
 `benchmarks/stencil_scaling.py`."""
-_FUSED_BORDERS, _NARROW, _APART_US, PACKED_US = 0.85, 1.5, 2.0, 8.0
-"""What borders of several steps take of the time that they take alone, and how much longer those along a row; what a launch takes longer
-whose device waits for an exchange behind it; and what an exchange takes longer whose messages are packed."""
+_NARROW, _APART_US, PACKED_US = 1.5, 2.0, 8.0
+"""How much longer borders along a row take; what a launch takes longer whose device waits for an exchange behind it; and what an exchange
+takes longer whose messages are packed."""
+_FUSED_SHARED, _FUSED_BORDERS = 1.05, 0.65
+"""Launches of several steps: what they take where devices wait for each other, as a multiple of their time on one device alone; and which
+share of the time that borders take alone they add to the work of the device, because the last blocks between them leave room.
+
+Fitted to 7-point 256^3 and Himeno L on two and four H200s in `benchmarks/results/h200/stencil_scaling.json`. The optimum is flat: 1.03 to
+1.07 and 0.5 to 0.85 are off by nearly as much there."""
 _ENDS_US, _CHAIN_US = 0.85, 2.9
 """The exchange of kernels that keep cells on the multiprocessors costs these times in us.
 
@@ -76,8 +86,6 @@ class LaunchTime:
     """Time from start to end, alone on the device."""
     busy_us: float
     """Time for which it occupies the multiprocessors."""
-    slots: float = 1.0
-    """Share of the slots for blocks that it occupies at the same time."""
 
 
 @dataclass
@@ -137,8 +145,7 @@ class CalibratedModel:
             if not prod(box):
                 return LaunchTime(0.0, 0.0)
             times = [self._fused(box, steps) if steps > 1 else self._direct(box, rule, again) for rule in self.problem.rules]
-            slots = max(one.slots for one in times)
-            self._known[key] = LaunchTime(sum(one.us for one in times), sum(one.busy_us for one in times), slots)
+            self._known[key] = LaunchTime(sum(one.us for one in times), sum(one.busy_us for one in times))
         return self._known[key]
 
     def _on(self, box: Box) -> Problem:
@@ -190,7 +197,10 @@ class CalibratedModel:
         turn = _TURN * self._l2_us + missed * (self._dram_us - self._l2_us)
         resident = max(1, self.chip.max_threads_per_sm // (2 * bx * by)) * self.chip.sm_count
         march = _MARCH_START * self._l2_us + turn * min(depth, nz) * ceil(blocks / resident)
-        return LaunchTime(self.launch_us + max(_START * self._l2_us + moving, march), moving)
+        # With few blocks it leaves multiprocessors to others, but not the memory, which they share.
+        used, shared = min(1.0, blocks / self.chip.sm_count), self._missed(box, False)
+        busy = max(used * issue_us, used * l2_us, shared * dram_us + (1 - shared) * used * l2_us)
+        return LaunchTime(self.launch_us + max(_START * self._l2_us + moving, march), busy)
 
     def _row_bytes(self, rule: Rule, geometry: Geometry, name: str) -> int:
         """Return the bytes of the sectors in which a row of a region lies, with the cells beside it that are read."""
@@ -216,9 +226,8 @@ class CalibratedModel:
     def _of_variant(self, box: Box, variant: Variant) -> LaunchTime:
         """Return the time of a launch of several steps, without its start."""
         problem, rule = self._on(box), self.problem.rules[0]
-        kernel = FusedSchedule(problem, rule, variant)
         us = 1e6 * prod(box) * variant.steps / estimate(problem, rule, variant, self.chip).cells_per_s
-        return LaunchTime(us, us, kernel.blocks / places(kernel, self.chip))
+        return LaunchTime(us, us)
 
     def _variant(self, steps: int) -> Variant | None:
         """Return the fastest kernel of so many steps for the whole share; None where there is none."""
@@ -243,23 +252,26 @@ class CalibratedModel:
         chain = [[self.launch(box, fused, at > 0).us for box in one.borders] for at, one in enumerate(steps[fused - 1 :: fused])]
         return sum(max(times, default=0.0) for times in chain)
 
-    def turn_us(self, steps: Sequence[Step], fused: int, exchange_us: float) -> tuple[float, bool]:
+    def turn_us(self, steps: Sequence[Step], fused: int, exchange: Exchange) -> tuple[float, bool]:
         """Return the time between two exchanges, and whether the devices' work decides it and not the chain of borders and exchange."""
         launches = steps[fused - 1 :: fused]
-        inner = self.inner_us(steps, fused)
+        inner, chain = self.inner_us(steps, fused), self.boundary_us(steps, fused)
         if self.schedule == "independent":
-            return max(inner, exchange_us) + self.boundary_us(steps, fused), inner >= exchange_us
-        borders = sum(_together_us([self._border(box, fused, at > 0) for box in one.borders]) for at, one in enumerate(launches))
-        # Borders of one step share the memory with what lies between them, and end later than alone.
-        waits = 0.0 if fused > 1 else sum(min(_LOADED_SHARE * self.launch(one.inner, 1, at > 0).us, _MOST_LOADED_US)
-                                          for at, one in enumerate(launches) if one.inner)  # fmt: skip
-        busy = inner + borders * (_FUSED_BORDERS if fused > 1 else 1) + (0 if fused > 1 else _BORDERS_US * len(launches))
-        chain = self.boundary_us(steps, fused) + waits + exchange_us
-        return (busy**_TOGETHER + chain**_TOGETHER) ** (1 / _TOGETHER), busy >= chain
+            return max(inner, exchange.us) + chain, inner >= exchange.us
+        borders = sum(self._border(box, fused, at > 0).busy_us for at, one in enumerate(launches) for box in one.borders)
+        if fused > 1:
+            inner, chain, borders = _FUSED_SHARED * inner, _FUSED_SHARED * chain, _FUSED_SHARED * _FUSED_BORDERS * borders
+        else:  # borders of one step share the memory with what lies between them, and end later than alone
+            borders += _BORDERS_US * sum(len(one.borders) for one in launches)
+            chain += sum(min(_LOADED_SHARE * self.launch(one.inner, 1, at > 0).us, _MOST_LOADED_US)
+                         for at, one in enumerate(launches) if one.inner)  # fmt: skip
+        busy, chain = inner + borders + exchange.puts_us, chain + exchange.us
+        return max((busy**_TOGETHER + chain**_TOGETHER) ** (1 / _TOGETHER), exchange.ordered_us), busy >= max(chain, exchange.ordered_us)
 
     def apart_us(self, steps: Sequence[Step], fused: int, exchange_us: float) -> float:
         """Return the time between two exchanges where these follow all launches."""
-        return self.boundary_us(steps, fused) + exchange_us + _APART_US * len(steps[fused - 1 :: fused])
+        shared = _FUSED_SHARED if fused > 1 else 1
+        return shared * self.boundary_us(steps, fused) + exchange_us + _APART_US * len(steps[fused - 1 :: fused])
 
     def _border(self, box: Box, steps: int, again: bool) -> LaunchTime:
         """Return what a launch for a border takes; one along a row has parts of rows, which lie far from each other."""
@@ -301,11 +313,3 @@ class CalibratedModel:
         """Return the time to pack a face whose cells do not lie side by side, and to unpack it at the other end."""
         read, write = self._dram_rates
         return 2 * (self.launch_us + _START * self._l2_us + 1e-3 * nbytes * (1 / read + 1 / write))
-
-
-def _together_us(launches: Sequence[LaunchTime]) -> float:
-    """Return for how long launches side by side keep the multiprocessors from others: those that leave places free share their time."""
-    slots = sum(one.slots for one in launches)
-    if all(one.slots < 1 for one in launches):
-        return max((one.busy_us for one in launches), default=0.0) * ceil(slots)
-    return sum(one.busy_us for one in launches)

@@ -30,7 +30,7 @@ from memlane.stencils.geometry import itemsize
 from memlane.stencils.problem import Problem
 from memlane.stencils.rule import Rule
 from memlane.stencils.scaling.regions import Box, Schedule, Step
-from memlane.stencils.scaling.work import operations
+from memlane.stencils.scaling.work import Exchange, operations
 
 INDEX_OPERATIONS = 5
 """What a thread computes to go to its next cell (section 4.1.2)."""
@@ -113,10 +113,10 @@ class KawamuraModel:
     def boundary_us(self, steps: Sequence[Step], fused: int = 1) -> float:
         return sum(self.kernel_us(box) for step in steps for box in step.borders)
 
-    def turn_us(self, steps: Sequence[Step], fused: int, exchange_us: float) -> tuple[float, bool]:
+    def turn_us(self, steps: Sequence[Step], fused: int, exchange: Exchange) -> tuple[float, bool]:
         """Return the time between two exchanges, equation 1, and whether the inner region takes longer than the exchange."""
         inner = self.inner_us(steps)
-        return max(inner, exchange_us) + self.boundary_us(steps), inner >= exchange_us
+        return max(inner, exchange.us) + self.boundary_us(steps), inner >= exchange.us
 
     def apart_us(self, steps: Sequence[Step], fused: int, exchange_us: float) -> float:
         """Return the time between two exchanges where these follow all launches."""

@@ -22,7 +22,7 @@ from memlane.stencils.scaling.calibrated import PACKED_US, CalibratedModel
 from memlane.stencils.scaling.kawamura import CellWork, KawamuraModel
 from memlane.stencils.scaling.prediction import Prediction, ScalingPlan
 from memlane.stencils.scaling.regions import SCHEDULES, can_cut, check_halo, divisions, largest_share, steps_of
-from memlane.stencils.scaling.work import Demand, presumed_swap
+from memlane.stencils.scaling.work import Demand, Exchange, presumed_swap
 from memlane.stencils.schedule import cannot_fuse
 from memlane.stencils.tiles import best_tile
 
@@ -276,13 +276,23 @@ class _Planner:
                 return kept
         elif cut:
             inner, boundary = model.inner_us(steps, fused), model.boundary_us(steps, fused)
-            turn, computes = model.turn_us(steps, fused, exchange)
+            turn, computes = model.turn_us(steps, fused, self._overlapped(parts, k, fused, exchange))
         else:
             inner, boundary = model.boundary_us(steps, fused), 0.0
             turn, computes = model.apart_us(steps, fused, exchange) if share.count else inner, inner >= exchange
         bound = "computation" if computes else "communication"
         times = turn / k, inner / k, exchange / k, boundary / k
         return Prediction(prod(parts), parts, k, fused, cut, *times, bound, grid.cells)
+
+    def _overlapped(self, parts: tuple[int, ...], k: int, fused: int, exchange_us: float) -> Exchange:
+        """Return the times of an exchange beside which a device computes. How events order the devices is known of slabs.
+
+        With one launch between two exchanges its borders store their planes themselves, and nothing is put.
+        """
+        assert self.wires is not None
+        link, share = self.wires.link(prod(parts), self.transport), largest_share(self.problem.grid.shape, parts, self.demand.periodic)
+        puts_us = self._sending_us(parts, k) if link.name == "flags" and k > fused else 0.0
+        return Exchange(exchange_us, puts_us, link.ordered_us(share.count) if parts[0] == prod(parts) else 0.0)
 
     def _in_tiles(self, model: CalibratedModel, parts: tuple[int, ...]) -> Prediction | None:
         """Return the prediction for kernels that keep the cells on the multiprocessors; None where these do not hold them."""
@@ -295,11 +305,11 @@ class _Planner:
         return Prediction(prod(parts), parts, 1, 1, True, step, step - ends, ends, 0.0, "computation", grid.cells, tile)
 
     def _sending_us(self, parts: tuple[int, ...], k: int) -> float:
-        """Return for how long planes travel that devices send each other from shared memory."""
+        """Return for how long the faces travel that multiprocessors themselves store to the neighbours."""
         assert self.wires is not None
         share = largest_share(self.problem.grid.shape, parts, self.demand.periodic)
         message = self.wires.link(prod(parts), self.transport).message
-        faces = self.demand.face_bytes(share, 0, k) * sum(share.neighbours[0])
+        faces = sum(self.demand.face_bytes(share, axis, k) * sum(has) for axis, has in enumerate(share.neighbours))
         return message.us(faces) - message.us(0)
 
     def _held(self, parts: tuple[int, ...], k: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""The demands of a problem that every model needs: the reach of a step, the exchanged fields, and the cost of a cell."""
+"""The demands of a problem that every model needs: the reach of a step, the exchanged fields, the cost of a cell and of an exchange."""
 
 from __future__ import annotations
 
@@ -13,6 +13,18 @@ from memlane.stencils.geometry import itemsize
 from memlane.stencils.problem import Problem
 from memlane.stencils.rule import Rule
 from memlane.stencils.scaling.regions import Share
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """The times of an exchange that a plan overlaps with computation."""
+
+    us: float
+    """Time from the end of the borders of a device to the start of its neighbours' next ones."""
+    puts_us: float = 0.0
+    """Part of it for which a launch on the device puts planes to the neighbours."""
+    ordered_us: float = 0.0
+    """Time of all waits of a device for its neighbours' events in a graph of several devices, which follow each other."""
 
 
 @dataclass(frozen=True)
