@@ -84,12 +84,13 @@ class Link:
         orders = self.order_us * (sum(count for _, count in at_once) - 1)  # the wait for one neighbour is in the signal
         return copies, message + self.signal_us + orders, copies
 
-    def ordered_us(self, neighbours: int) -> float:
+    def ordered_us(self, neighbours: int, launches: int) -> float:
         """Return for how long a device waits, between two exchanges that it overlaps, for events of its neighbours along one axis.
 
-        Each copy to a neighbour waits for that neighbour's border, and each of the first borders waits for the copies of all neighbours.
+        Each border waits for the copy from its neighbour; if there are several launches between two exchanges, the copy to a neighbour
+        waits for that neighbour's border too.
         """
-        return self.order_us * neighbours * (1 + neighbours)
+        return self.order_us * neighbours * min(launches, 2)
 
     def exchange_us(self, nbytes: float, neighbours: int, *more: tuple[float, int]) -> float:
         """Return the time of an exchange of `nbytes` with each of some neighbours, and at the same time with those of other axes."""

@@ -96,6 +96,35 @@ def march(geometry: Geometry, block: str, planes: int) -> str:
     return f"const int first = {begin}{block} * {planes}, end = min(first + {planes}, {geometry.end(0)});"
 
 
+def local_planes(geometry: Geometry) -> list[str]:
+    """Return the beginning of a kernel for some planes of a part: from here on planes are counted in the memory of the part, so that
+    addresses need no 64-bit origin, and reads are clamped to planes that exist."""
+    if not geometry.cut[0]:
+        return []
+    origin, first, last, *computed = RANGE
+    low, high = geometry.conditions[0]
+    return [
+        f"{first} = {first if low == 'periodic' else f'max({first}, 0)'} - {origin};",
+        f"{last} = {last if high == 'periodic' else f'min({last}, NZ - 1)'} - {origin};",
+        *(f"{name} -= {origin};" for name in computed),
+    ]
+
+
+def place_of_reads(geometry: Geometry, vector: int) -> list[str]:
+    """Return where a thread reads its vector of a row: behind the ends of the row where its cells come from, or anything."""
+    if geometry.cut[2]:
+        origin, *ends = (range_name(which, 2) for which in range(3))
+        first, last = (f"({end} & -{vector})" for end in ends)
+        return [
+            f"const int x_first = max({first}, {origin}), x_last = min({last}, {origin} + PITCH - {vector});",
+            "const int x_read = min(max(x0, x_first), x_last);  // no result depends on cells that a launch may not read",
+        ]
+    if "periodic" in geometry.conditions[2]:
+        wrapped = "x0 < 0 ? x0 + NX : x0 >= NX ? x0 - NX : x0"
+        return [f"const int x_read = min(max({wrapped}, 0), NX - {vector});"]
+    return [f"const int x_read = min(max(x0, 0), PITCH - {vector});  // no result depends on cells behind the ends of a row"]
+
+
 def range_parameters(geometry: Geometry) -> list[str]:
     """Return the parameters of kernels that only kernels for a range of cells have."""
     return [f"int {range_name(which, axis)}" for axis in range(3) if geometry.cut[axis] for which in range(len(RANGE))]

@@ -31,7 +31,7 @@ from memlane.stencils.decomposition import Decomposition, Margins, Subdomain
 from memlane.stencils.faces import PACK, UNPACK, Faces, Message, add_move, message_places
 from memlane.stencils.points import point_kernel
 from memlane.stencils.stages import REDUCTIONS, SCALARS, Point, field_buffers, launch_point, on_device, scalar_type, scalars_shape
-from memlane.stencils.turns import Round, Turn, cycles_of
+from memlane.stencils.turns import Round, SubdomainSteps, Turn, cycles_of
 
 INNER, LOW, HIGH, UPWARDS, DOWNWARDS, FROM_BELOW, FROM_ABOVE, MORE = range(8)
 """Queues of a device: the planes between the borders, the border at each side, messages sent to each side, and messages received through
@@ -80,31 +80,6 @@ class SharedStage:
     def plan(self, refs: Mapping[str, KernelRef]) -> Plan:
         """Return the plan of the stage, with the kernels by their names in the module."""
         return Writer(self, refs).plan()
-
-
-@dataclass
-class SubdomainSteps:
-    """Steps of one part in one turn that other steps depend on, or that depend on others."""
-
-    first: list[StepRef] = field(default_factory=list)
-    """First launches that read exchanged cells, or overwrite sent cells."""
-    inner: list[StepRef] = field(default_factory=list)
-    """The launches between the borders; none where the part is not cut."""
-    borders: dict[tuple[int, int], StepRef] = field(default_factory=dict)
-    """The last launch of each border, by its axis and its side, 0 or 1."""
-    whole: list[StepRef] = field(default_factory=list)
-    """The last launch of a part that is not cut."""
-    copies: list[StepRef] = field(default_factory=list)
-    """Copies from and to the part."""
-
-    @property
-    def last(self) -> list[StepRef]:
-        """Last launches that read exchanged cells, or compute cells to send."""
-        return [*self.whole, *self.borders.values()]
-
-    def face(self, axis: int, side: int) -> list[StepRef]:
-        """Return the last launches that compute the cells at one side, or read its halo."""
-        return [*self.whole, *(step for (other, at), step in self.borders.items() if other < axis or (other, at) == (axis, side))]
 
 
 @dataclass(frozen=True)
@@ -171,6 +146,10 @@ class Writer:
                 builder.carry(step, one.first)
             for step in one.last if one.inner else ():
                 builder.carry(step, one.inner[:1])
+            for side, copies in one.plane_copies.items():
+                is_slab = self.problem.cut == (0,) and (0, side) in one.first_borders
+                for step in copies:
+                    builder.carry(step, [one.first_borders[0, side]] if is_slab else one.first)
 
     def _subdomain(self, builder: PlanBuilder, subdomain: Subdomain) -> SubdomainSteps:
         inner = self.boxes.inner(subdomain, self.launches[0])
@@ -223,7 +202,7 @@ class Writer:
                 queue = (LOW, HIGH)[side] if axis == 0 else MORE + 2 * (axis - 1) + side
                 label = f"{SIDES[side]} border{f' along axis {axis}' if axis else ''}"
                 found.borders[axis, side] = self.border(builder, subdomain, one, (axis, side), box, queue, before if meet else (), label)
-            found.first = found.first or found.last
+            found.first, found.first_borders = found.first or found.last, found.first_borders or dict(found.borders)
             found.inner.append(self._launch(builder, subdomain, one, inner, INNER, before))
         return found
 
@@ -317,22 +296,31 @@ class Writer:
                 self._exchange_faces(builder, steps, axis, repeats)
 
     def _exchange_planes(self, builder: PlanBuilder, steps: Mapping[int, SubdomainSteps]) -> None:
-        """Add the copies of planes, which are contiguous in memory."""
+        """Add the copies of planes, which are contiguous in memory.
+
+        Each follows the border that computes the planes. If a turn has one launch, it need not wait for the neighbour's border, which reads
+        a halo in other memory, because fields swap. The halo that is overwritten was read in the previous turn, before the neighbour sent
+        its own planes, for which this border has waited.
+        """
         after = self.turn.names_after(self.turn.rounds)
+        up, down = self.turn.faces(self.stage.wanted, 0)
+        # Launches write whole vectors of a row that is cut, and sources are added in halos too.
+        is_read_before = len(self.launches) == 1 and bool(up and down) and self.axes[-1] > 0 and not self.stage.points
         for lower, upper in self.stage.decomposition.neighbours_along(0):
-            waits = [*steps[lower.device].face(0, 1), *steps[upper.device].face(0, 0)]
+            sent = steps[lower.device].face(0, 1), steps[upper.device].face(0, 0)
+            waits = sent if is_read_before else ([*sent[0], *sent[1]],) * 2
             within = () if self.stage.corners else tuple(self.faces.own(span, axis) for axis, span in enumerate(lower.spans) if axis)
             for name, ((low, high), *_) in self.turn.exchanged(self.stage.wanted).items():
                 own, other = (self.views[after.get(name, name), subdomain.device] for subdomain in (lower, upper))
                 found = []
                 if low:
                     ends, halo = lower.rows(lower.stop - low, lower.stop), upper.rows(upper.start - low, upper.start)
-                    found.append(self._copy(builder, other[halo, *within], own[ends, *within], (UPWARDS, waits), f"{name} up"))
+                    found.append(self._copy(builder, other[halo, *within], own[ends, *within], (UPWARDS, waits[0]), f"{name} up"))
                 if high:
                     begins, halo = upper.rows(upper.start, upper.start + high), lower.rows(lower.stop, lower.stop + high)
-                    found.append(self._copy(builder, own[halo, *within], other[begins, *within], (DOWNWARDS, waits), f"{name} down"))
-                for one in {lower.device, upper.device}:
-                    steps[one].copies += found
+                    found.append(self._copy(builder, own[halo, *within], other[begins, *within], (DOWNWARDS, waits[1]), f"{name} down"))
+                for one, side in ((lower.device, 1), (upper.device, 0)):
+                    steps[one].plane_copies.setdefault(side, []).extend(found)
 
     def _copy(self, builder: PlanBuilder, to: View, of: View, when: tuple[int, Sequence[StepRef]], label: str) -> StepRef:
         """Add the copy of planes to another device, in two parts where they go through the host."""
@@ -347,7 +335,7 @@ class Writer:
     def _exchange_faces(self, builder: PlanBuilder, steps: Mapping[int, SubdomainSteps], axis: int, repeats: bool) -> None:
         """Add the packed messages along an axis whose faces are not contiguous. They include the halos that arrived along earlier axes."""
         up, down = self.turn.faces(self.stage.wanted, axis)
-        before = {device: list(one.copies) if self.stage.corners else [] for device, one in steps.items()}
+        before = {device: one.all_copies if self.stage.corners else [] for device, one in steps.items()}
         for lower, upper in self.stage.decomposition.neighbours_along(axis):
             for sent, side, source, goal in ((up, 1, lower, upper), (down, 0, upper, lower)):
                 if sent:

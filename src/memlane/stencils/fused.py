@@ -20,17 +20,19 @@ from memlane.stencils.access import (
     either,
     has_numbers,
     indented,
+    local_planes,
     march,
     march_begins,
     outside_name,
     packed,
+    place_of_reads,
     range_parameters,
     shifted,
     store_row,
 )
 from memlane.stencils.cell import GENERATED, REGISTER, STORED, CellFunction, ascribed, plain, scalar_names
 from memlane.stencils.direct import scalar_loads
-from memlane.stencils.geometry import RANGE, Offset3, itemsize, range_name
+from memlane.stencils.geometry import RANGE, Offset3, itemsize
 from memlane.stencils.problem import Problem, spares
 from memlane.stencils.rows import line_of_read
 from memlane.stencils.rule import Rule
@@ -80,11 +82,11 @@ class FusedKernel(FusedSchedule):
         tile = f"(blockIdx.x * {self.warps} + threadIdx.y)" if self.flat else "blockIdx.x"
         lines = [
             f"const int tile_x = {self.geometry.begin(2)}{tile} * {self.width} - {low}, x0 = tile_x + threadIdx.x * {self.vector};",
-            *self._place_of_reads(),
+            *([] if self.is_torn else place_of_reads(self.geometry, self.vector)),
             "const int y0 = 0;"
             if self.flat
             else f"const int y0 = {self.geometry.begin(1)}blockIdx.y * {self.height} - {y_low} + threadIdx.y * {self.rows};",
-            *self._local_planes(),
+            *local_planes(self.geometry),
             march(self.geometry, "blockIdx.z", self.variant.planes),
             *march_begins(self.geometry, [*self.outputs, *self.inputs], (1, 2)),
             *scalar_loads(self.problem, self.rule),
@@ -105,19 +107,6 @@ class FusedKernel(FusedSchedule):
             ]
         return lines
 
-    def _local_planes(self) -> list[str]:
-        """Return the beginning of a kernel for some planes of a part: from here on planes are counted in the memory of the part, so that
-        addresses need no 64-bit origin, and reads are clamped to planes that exist."""
-        if not self.geometry.cut[0]:
-            return []
-        origin, first, last, *computed = RANGE
-        low, high = self.geometry.conditions[0]
-        return [
-            f"{first} = {first if low == 'periodic' else f'max({first}, 0)'} - {origin};",
-            f"{last} = {last if high == 'periodic' else f'min({last}, NZ - 1)'} - {origin};",
-            *(f"{name} -= {origin};" for name in computed),
-        ]
-
     def _plane_of_grid(self, z: str) -> str:
         """Return the plane of the grid that `z` counts."""
         return f"({z} + {RANGE[0]})" if self.geometry.cut[0] else z
@@ -127,22 +116,6 @@ class FusedKernel(FusedSchedule):
         """Whether the vector of a thread may wrap around the end of a row."""
         is_around = "periodic" in self.geometry.conditions[2] and not self.geometry.cut[2]
         return is_around and self.geometry.extents[2] % self.vector != 0
-
-    def _place_of_reads(self) -> list[str]:
-        """Return where a thread reads its vector of a row: behind the ends of the row where its cells come from, or anything."""
-        if self.is_torn:
-            return []
-        if self.geometry.cut[2]:
-            origin, *ends = (range_name(which, 2) for which in range(3))
-            first, last = (f"({end} & -{self.vector})" for end in ends)
-            return [
-                f"const int x_first = max({first}, {origin}), x_last = min({last}, {origin} + PITCH - {self.vector});",
-                "const int x_read = min(max(x0, x_first), x_last);  // no result depends on cells that a launch may not read",
-            ]
-        if "periodic" in self.geometry.conditions[2]:
-            wrapped = "x0 < 0 ? x0 + NX : x0 >= NX ? x0 - NX : x0"
-            return [f"const int x_read = min(max({wrapped}, 0), NX - {self.vector});"]
-        return [f"const int x_read = min(max(x0, 0), PITCH - {self.vector});  // no result depends on cells behind the ends of a row"]
 
     def _queues(self) -> list[str]:
         lines = []

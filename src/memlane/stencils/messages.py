@@ -14,8 +14,9 @@ from typing import Any
 
 from memlane.plan import KernelRef, Plan, PlanBuilder, StepRef, View
 from memlane.stencils.decomposition import Subdomain
-from memlane.stencils.exchange import DOWNWARDS, UPWARDS, SharedStage, SubdomainSteps, Writer
+from memlane.stencils.exchange import DOWNWARDS, UPWARDS, SharedStage, Writer
 from memlane.stencils.faces import PACK, UNPACK, Message, add_move, message_places
+from memlane.stencils.turns import SubdomainSteps
 
 
 @dataclass(frozen=True)

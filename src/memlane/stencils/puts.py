@@ -25,9 +25,9 @@ from memlane.plan import KernelRef, Plan, PlanBuilder, StepRef, Touch, View
 from memlane.stencils.borders import BorderKernel, stores_borders
 from memlane.stencils.boxes import Box
 from memlane.stencils.decomposition import Subdomain
-from memlane.stencils.exchange import INNER, SIDES, UPWARDS, SharedStage, Stores, SubdomainSteps, Writer
+from memlane.stencils.exchange import INNER, SIDES, UPWARDS, SharedStage, Stores, Writer
 from memlane.stencils.faces import Message
-from memlane.stencils.turns import Round
+from memlane.stencils.turns import Round, SubdomainSteps
 
 SIGNALS = UPWARDS
 """Queue of puts and waits."""

@@ -1,11 +1,12 @@
-"""Lay out the launches between two exchanges: the halo cells that each computes and needs, and the widths of its borders."""
+"""Lay out the launches between two exchanges: the halo cells that each computes and needs, the widths of its borders, and their steps."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from memlane.plan import StepRef
 from memlane.stencils.code import StepKernel
 from memlane.stencils.decomposition import Margins, Widths
 from memlane.stencils.fused import FusedKernel
@@ -170,6 +171,40 @@ class Turn:
             found.append((low, high))
             after = before, behind
         return found[::-1]
+
+
+@dataclass
+class SubdomainSteps:
+    """Steps of one part in one turn that other steps depend on, or that depend on others."""
+
+    first: list[StepRef] = field(default_factory=list)
+    """First launches that read exchanged cells, or overwrite sent cells."""
+    first_borders: dict[tuple[int, int], StepRef] = field(default_factory=dict)
+    """Those among them that are launches of borders, by axis and side."""
+    inner: list[StepRef] = field(default_factory=list)
+    """The launches between the borders; none where the part is not cut."""
+    borders: dict[tuple[int, int], StepRef] = field(default_factory=dict)
+    """The last launch of each border, by its axis and its side, 0 or 1."""
+    whole: list[StepRef] = field(default_factory=list)
+    """The last launch of a part that is not cut."""
+    copies: list[StepRef] = field(default_factory=list)
+    """Copies from and to the part that precede all first launches of the next turn."""
+    plane_copies: dict[int, list[StepRef]] = field(default_factory=dict)
+    """Copies of planes from and to the part by side; a border needs only those at its side."""
+
+    @property
+    def all_copies(self) -> list[StepRef]:
+        """All copies from and to the part."""
+        return [*(copy for copies in self.plane_copies.values() for copy in copies), *self.copies]
+
+    @property
+    def last(self) -> list[StepRef]:
+        """Last launches that read exchanged cells, or compute cells to send."""
+        return [*self.whole, *self.borders.values()]
+
+    def face(self, axis: int, side: int) -> list[StepRef]:
+        """Return the last launches that compute the cells at one side, or read its halo."""
+        return [*self.whole, *(step for (other, at), step in self.borders.items() if other < axis or (other, at) == (axis, side))]
 
 
 def whole_units(cells: int, unit: int) -> int:

@@ -88,7 +88,7 @@ def test_a_device_waits_for_events_of_others_as_often_as_its_plan_says(k: int, b
         waits.append(Counter(device[one.number] for one in order for other in one.waits if device[other] != device[one.number]))
     for at in range(4):
         neighbours = 2 if boundary == "periodic" or at in (1, 2) else 1
-        assert (waits[1][at] - waits[0][at]) / 16 == link.ordered_us(neighbours)
+        assert (waits[1][at] - waits[0][at]) / 16 == link.ordered_us(neighbours, k)
 
 
 @pytest.mark.parametrize(("plane", "latency_us", "bound"), [((1024, 1024), 2.23, "computation"), ((64, 64), 60.0, "communication")])

@@ -292,7 +292,7 @@ class _Planner:
         assert self.wires is not None
         link, share = self.wires.link(prod(parts), self.transport), largest_share(self.problem.grid.shape, parts, self.demand.periodic)
         puts_us = self._sending_us(parts, k) if link.name == "flags" and k > fused else 0.0
-        return Exchange(exchange_us, puts_us, link.ordered_us(share.count) if parts[0] == prod(parts) else 0.0)
+        return Exchange(exchange_us, puts_us, link.ordered_us(share.count, k // fused) if parts[0] == prod(parts) else 0.0)
 
     def _in_tiles(self, model: CalibratedModel, parts: tuple[int, ...]) -> Prediction | None:
         """Return the prediction for kernels that keep the cells on the multiprocessors; None where these do not hold them."""
