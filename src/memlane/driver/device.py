@@ -100,6 +100,9 @@ class Device(Target):
             buffer = self._device.allocate(max(1, nbytes), stream=DEFAULT)
         return int(buffer.handle), buffer
 
+    def calling(self) -> Current:
+        return self._current("a call of another library")
+
     def free_bytes(self) -> int:
         """Return the bytes that the driver reports as free, plus those reserved but unused in the memory pool."""
         attribute = driver.CUmemPool_attribute
