@@ -60,6 +60,10 @@ class Memory(ABC):
         the host, as on a GPU."""
         return None
 
+    def mappable(self) -> AbstractContextManager[None]:
+        """Return a `with` block in which memory is allocated so that other processes can map it."""
+        return nullcontext()
+
     def calling(self) -> AbstractContextManager[None]:
         """Return a `with` block in which functions of other libraries use this device where they call CUDA."""
         return nullcontext()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.errors import MemlaneError, MissingDependency, RankError, StencilError
-from memlane.launch import Target
+from memlane.launch import DeviceArray, Target
 from memlane.plan import Timeline
 from memlane.stencils import Problem, RankStage, SharedStage, Subdomain, Turn, Variant
 from memlane.targets import BoundPlan, PlanRun, target_of_process
@@ -20,7 +21,7 @@ from memlane.timeloop.direct import WAYS, NcclLink, check_mpi, check_target
 from memlane.timeloop.engine import architecture
 from memlane.timeloop.mpi import Ranks, world
 from memlane.timeloop.parts import SharedField, computed_cells
-from memlane.timeloop.points import Recorded
+from memlane.timeloop.points import Recorded, Tables
 from memlane.timeloop.run import Run
 from memlane.timeloop.series import Series
 from memlane.timeloop.shared import SharedRun
@@ -151,7 +152,8 @@ class DistributedRun(SharedRun):
         try:
             check_mpi(transport, target, ranks)
             oldest = min(range(self.ranks), key=lambda at: about[at].capability)
-            self._load(values, about[oldest].architecture)
+            with self._memory():
+                self._load(values, about[oldest].architecture)
         except (MemlaneError, MemoryError) as error:
             refused = error
         self._agreed(None, refused, "memory and kernels")
@@ -210,6 +212,14 @@ class DistributedRun(SharedRun):
             self.decomposition, turn, turns, self._wanted, rows, self._strips, self.overlap,
             own=self.rank, function=way.function, is_direct=way.is_direct, enqueues=way.enqueues,
         )  # fmt: skip
+
+    def _memory(self) -> AbstractContextManager[None]:
+        """Return a `with` block in which memory is allocated from which the transport can send."""
+        return self.target.mappable() if self._way.is_direct and not self._way.enqueues else nullcontext()
+
+    def _bound(self, stage: SharedStage, scalars: Sequence[DeviceArray], tables: Sequence[Tables]) -> BoundPlan:
+        with self._memory():
+            return super()._bound(stage, scalars, tables)
 
     def _run(self, bound: BoundPlan) -> PlanRun:
         return super()._run(bound) if self._link is None else self._link.run(bound)
