@@ -20,8 +20,8 @@ from memlane.stencils.scaling.regions import divisions
 RANKS_BY = ("mpi", "mpi-cuda", "nccl")
 """Transports between the ranks of an MPI program."""
 TRANSPORTS = ("peer", "flags", "persistent", "host", *RANKS_BY)
-_LINKS = {"host": "host", "mpi": "host", "flags": "flags", "persistent": "persistent"}
-"""Links of the chip's file that stand for transports. The others get its first link, which for NCCL and CUDA-aware MPI is not fitted."""
+_LINKS = {"host": "host", "mpi": "host", **{name: name for name in ("flags", "persistent", "mpi-cuda", "nccl")}}
+"""Links of the chip's file by transport. For the others its first link counts."""
 
 
 def check_targets(targets: Sequence[Target]) -> None:
