@@ -39,10 +39,14 @@ needs_mpi = pytest.mark.skipif(
 
 
 def started(ranks, *arguments, program=("-m", "tests.stencils.mpi_program"), folder=ROOT, target="emulator:h200", transport="mpi"):
-    """How a program on some ranks ended, and what they printed. Nothing of an MPI around the tests is passed on."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PMI", "OMPI_", "SLURM_", "HYDI_"))}
+    """How a program on some ranks ended, and what they printed. Nothing of an MPI around the tests is passed on.
+
+    Without a target each rank takes a GPU of its own.
+    """
+    around = "PMI", "OMPI_COMM_", "OMPI_UNIVERSE_", "SLURM_", "HYDI_", "MEMLANE_TARGET"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(around)}
     skip_where_mpi_does_not_work(environment)
-    environment |= {mpi.ENVIRONMENT: "90", "MEMLANE_TARGET": target, "MEMLANE_TEST_TRANSPORT": transport}
+    environment |= {mpi.ENVIRONMENT: "90", "MEMLANE_TEST_TRANSPORT": transport} | ({"MEMLANE_TARGET": target} if target else {})
     command = [MPIEXEC, "-n", str(ranks), sys.executable, *program, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment, cwd=folder)
     return done.returncode, done.stdout, done.stderr
