@@ -53,7 +53,7 @@ def test_calls_of_a_repeat_are_in_order_with_its_launches(gpu: Any, enqueues: bo
         loop.carry(call, [doubled])
         loop.carry(taken, [call])
     ones = [gpu.array(np.ones(N, "f4")) for _ in range(3)]
-    bound = BoundPlan(b.plan(), dict(zip(("first", "second", "other"), ones, strict=True)), targets=[gpu])
+    bound = BoundPlan(b.plan(), dict(zip(("first", "second", "other"), ones, strict=True)), targets=[gpu], modules=[loaded])
     for turns in (30, 60):
         bound.run()
         assert [(one.numpy() == expected).all() for one, expected in zip(ones, (2.0**turns, 2.0 ** (turns + 1), 2.0**turns), strict=True)]

@@ -2,7 +2,10 @@
 
 import ast
 import sys
+import time
 from collections import defaultdict
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +17,8 @@ from memlane.plan import DeviceCall, KernelRef, all_steps, executions, from_json
 from memlane.stencils import Problem, RankStage, Turn, decomposed
 from memlane.targets import BoundPlan
 from memlane.targets.plan_pieces import REST, URGENT, pieces
-from memlane.timeloop.direct import CUDA_AWARE, check_target, is_cuda_aware
+from memlane.timeloop.direct import CUDA_AWARE, NcclLink, check_target, is_cuda_aware
+from memlane.timeloop.mpi import Ranks
 from memlane.timeloop.variants import code_of
 from tests.stencils import direct_program, mpi_program
 from tests.stencils.test_mpi import (
@@ -188,3 +192,115 @@ def test_what_is_said_where_something_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "nccl.bindings", None)
     with pytest.raises(MissingDependency, match=r"transport='nccl' needs packages that .* pip install 'memlane\[nccl\]'"):
         nccl.check_library()
+
+
+# -- NCCL, with a library that stands in for it ------------------------------------------------------------------------------------------
+
+
+class Waiting:
+    """Ranks whose time is up when a condition has been looked at three times."""
+
+    number, count = 0, 2
+
+    def wait_until(self, is_done, what, nap_part):
+        for _ in range(3):
+            if is_done():
+                return
+        raise RankError(f"rank 1 does not answer: rank 0 has waited 20 s for {what}")
+
+    def telling(self):
+        return nullcontext()
+
+    def ending(self, what):
+        return nullcontext()
+
+
+class Link:
+    """What a communicator does, as words."""
+
+    def __init__(self, done):
+        self.done, self.said = done, []
+
+    def raise_failure(self):
+        self.said.append("looked")
+
+    def connect(self, neighbours, number):
+        self.said.append(f"{number} to {neighbours}")
+
+    def check(self):
+        self.said.append("checked")
+
+    def abort(self):
+        self.said.append("aborted")
+
+
+class Started:
+    def __init__(self, done):
+        self.done = lambda: done
+        self.is_prepared, self.wait = True, lambda: "the result"
+
+    def start(self):
+        return self
+
+
+@pytest.fixture
+def link(monkeypatch):
+    """A link of two ranks on two GPUs, of which the first is this process."""
+    made = Link(True)
+
+    class Gpu:
+        name, modelled = "cuda:0", False
+
+        def record(self):
+            return Started(True)
+
+    def agreed(value, refused, what):
+        if refused is not None:
+            raise refused
+        return [value, ("GPU-1", "cuda:1") if isinstance(value, tuple) else value]
+
+    monkeypatch.setattr(nccl, "check_library", lambda: None)
+    monkeypatch.setattr(nccl, "communicator", lambda device: made)
+    monkeypatch.setattr(nccl, "unique_id", lambda: b"name")
+    monkeypatch.setattr(nccl, "device_uuid", lambda device: "GPU-0")
+    return NcclLink(Waiting(), Gpu(), {0, 1}, agreed), made
+
+
+def test_a_rank_polls_while_its_gpu_waits_and_then_aborts(link):
+    connection, made = link
+    assert made.said == ["0 to [1]", "looked", "checked"]
+    assert connection.run(Started(True)) == "the result"
+    with pytest.raises(RankError, match=r"rank 1 does not answer: rank 0 has waited 20 s for planes of the neighbours by NCCL"):
+        connection.run(Started(False))
+    assert made.said[-4:] == ["looked", "looked", "looked", "aborted"]
+
+
+def test_ranks_of_one_gpu_are_refused(monkeypatch):
+    monkeypatch.setattr(nccl, "check_library", lambda: None)
+    monkeypatch.setattr(nccl, "device_uuid", lambda device: "GPU-0")
+
+    def agreed(value, refused, what):
+        if refused is not None:
+            raise refused
+        return [value, value]
+
+    with pytest.raises(StencilError, match=r"each rank has a GPU of its own, and ranks 0 and 1 share emulator:h200: start fewer ranks, or"):
+        NcclLink(Waiting(), ml.target("emulator:h200"), {1}, agreed)
+
+
+def test_a_call_that_takes_too_long_ends_all_ranks(capsys):
+    ended = []
+
+    class World:
+        COMM_WORLD = SimpleNamespace(Abort=ended.append)
+
+    ranks = object.__new__(Ranks)
+    ranks._mpi, ranks.number, ranks.limit_s = World, 3, 0.05
+    with ranks.ending("a call"):
+        pass
+    time.sleep(0.2)
+    assert ended == []
+    with ranks.ending("the connection of all ranks by NCCL"):
+        time.sleep(0.3)
+    assert ended == [1]
+    assert capsys.readouterr().err == "RankError: rank 3 has waited 0.05 s for the connection of all ranks by NCCL, and ends all ranks\n"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 CUDA_AWARE = "MEMLANE_MPI_CUDA_AWARE"
 """Environment variable that says whether MPI takes memory of GPUs: 1 or 0. Without it the MPI is asked."""
-_SWITCHES = {"CRAY MPICH": "MPICH_GPU_SUPPORT_ENABLED", "MVAPICH2": "MV2_USE_CUDA", "MVAPICH": "MVP_USE_CUDA"}
+_SWITCHES = {"CRAY MPICH": "MPICH_GPU_SUPPORT_ENABLED", "MVAPICH2": "MV2_USE_CUDA"}
 """Words in the version of an MPI, and the environment variable that switches on its support of GPU memory."""
 _NAP_PART = 2e-3
 """Share of the time waited for a GPU that passes between two looks."""
