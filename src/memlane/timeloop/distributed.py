@@ -124,19 +124,9 @@ class DistributedRun(SharedRun):
         self._ranks, self.rank, self.ranks = ranks, ranks.number, ranks.count
         self.transport, self._way = transport, WAYS[transport]
         self.transport_reason = self._way.reason
-        about: list[_About] = ranks.all_of(
-            _About.of(
-                problem,
-                target,
-                transport=transport,
-                variant=variant,
-                exchange_every=exchange_every,
-                overlap=overlap,
-                fmad=fmad,
-                decomposition=decomposition,
-            ),
-            "what each rank prepares",
-        )
+        options = {"transport": transport, "variant": variant, "exchange_every": exchange_every, "overlap": overlap, "fmad": fmad}
+        own = _About.of(problem, target, decomposition=decomposition, **options)
+        about: list[_About] = ranks.all_of(own, "what each rank prepares")
         _check_same(about)
         check_target(transport, target)
         ways = decompositions(problem.grid, [one.rate for one in about], decomposition)
@@ -148,17 +138,20 @@ class DistributedRun(SharedRun):
             refused = error
         agreed = self._agreed(choice, refused, "how kernels are cut")[0]
         self._cut(ways[agreed.way], agreed, fmad)
-        refused = None
+        self._load_on_all(values, min(about, key=lambda one: one.capability).architecture)
+        neighbours = {one.device for pair in self.decomposition.neighbours for one in pair if self.subdomain in pair}
+        self._link = NcclLink(ranks, target, neighbours, self._agreed) if transport == "nccl" else None
+
+    def _load_on_all(self, values: Mapping[str, Any], architecture: str) -> None:
+        """Compile the kernels and allocate memory on all ranks. An error of one rank is raised on all."""
+        refused: Exception | None = None
         try:
-            check_mpi(transport, target, ranks)
-            oldest = min(range(self.ranks), key=lambda at: about[at].capability)
+            check_mpi(self.transport, self.target, self._ranks)
             with self._memory():
-                self._load(values, about[oldest].architecture)
+                self._load(values, architecture)
         except (MemlaneError, MemoryError) as error:
             refused = error
         self._agreed(None, refused, "memory and kernels")
-        neighbours = {one.device for pair in self.decomposition.neighbours for one in pair if self.subdomain in pair}
-        self._link = NcclLink(ranks, target, neighbours, self._agreed) if transport == "nccl" else None
 
     def _agreed(self, value: Any, refused: Exception | None, what: str, nbytes: int = 0) -> list[Any]:
         """Return the values that all ranks pass; an error of one rank is raised on all."""
