@@ -231,7 +231,7 @@ def stencil_devices(document: Document) -> str:
             plain = case.replace(", MPI ranks", "").partition(" by ")[0]
             found = times.setdefault(plain, {})
             for setting, us in row["peer"].items():
-                name = "mpi" if "MPI" in case else setting.partition(",")[0]
+                name = (case.partition(" by ")[2] or "mpi") if "MPI" in case else setting.partition(",")[0]
                 found[name] = min(us, found.get(name, us))
         elif metric in ("speed-up over one device", "efficiency"):
             gained[case] = row

@@ -2,7 +2,7 @@
 
 Each time is the median of 5 calls of `steps`, of about 20 ms or 1,000 steps each, everything included that a user waits for. All steps
 between exchanges are run overlapped and not, over each transport between devices of one process, in slabs, and then in all other ways to
-cut the grid; `mpi` by as many ranks.
+cut the grid; `mpi`, `mpi-cuda` and `nccl` by as many ranks.
 Predictions are those of `stencil_scaling_predicted.json`, written and committed before this script was first run. Rows of `predicted over
 measured` compare each number of steps with what the model says of it. What a case finds no time for is named in a row `left out`.
 
@@ -56,7 +56,8 @@ SOURCES = [
     "benchmarks/stencil_scaling_parts.py",
     "benchmarks/stencil_scaling_ranks.py",
 ]
-RANKS = "MPI ranks"
+RANKS, BY_RANKS = "MPI ranks", " by "
+RANK_TRANSPORTS = ("", f"{BY_RANKS}mpi-cuda", f"{BY_RANKS}nccl")
 DOUBLED = tuple(f"{name}, {TWICE}" for name in list(CASES)[:2])
 BY_IMPORTANCE = (1, 2, 4, 3, 8, 6, 5, 7)
 """Steps between exchanges in the order in which they are run."""
@@ -265,19 +266,20 @@ def names_of(counts: Sequence[int]) -> list[str]:
         grids = [named(name, count) for name in (*list(CASES)[:2], WEAK, *list(CASES)[2:]) for count in several]
         found += [title + by for title in grids for by in (BY if " devices" in title else ("",))]
         found += [named(FACES, count) + by for count in several if count > 1 for by in BY]
-        found += [named(RANKS, count) for count in (several if max(counts) > 1 else (2,)) if count > 1]
+        found += [named(RANKS, count) + by for count in (several if max(counts) > 1 else (2,)) if count > 1 for by in RANK_TRANSPORTS]
     return found
 
 
 def run_case(title: str, options: argparse.Namespace) -> list[Row]:
     """Measure one case on some devices."""
     plain, by = split(title)
+    plain, _, transport = plain.partition(BY_RANKS)
     name, _, devices = plain.rpartition(", ")
     count, until = int(devices.split()[0]), min(options.until or float("inf"), time.time() + _SHARE * options.limit)
     if time.time() > until:
         return [Row(title, NOT_MEASURED, None, "", note=NO_TIME)]
     if name == RANKS:
-        return list(rank_rows(title, count, options))
+        return list(rank_rows(title, count, transport or "mpi", options))
     is_one = devices == TWICE
     targets = (Device(0), Device(0)) if is_one and options.target.startswith("cuda") else named_devices(options.target, count)
     if name == FACES:

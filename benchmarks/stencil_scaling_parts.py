@@ -167,8 +167,8 @@ def _thin_us(targets: Sequence[Target], side: int, transport: str) -> float:
 # -- MPI ---------------------------------------------------------------------------------------------------------------------------
 
 
-def rank_rows(title: str, count: int, options: argparse.Namespace) -> Iterator[Row]:
-    """Yield what the steps of as many ranks take, staged through the host. Where there are fewer GPUs than ranks, they share one."""
+def rank_rows(title: str, count: int, transport: str, options: argparse.Namespace) -> Iterator[Row]:
+    """Yield what the steps of as many ranks take by a transport. Where there are fewer GPUs than ranks, they share one."""
     mpiexec = shutil.which("mpiexec", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
     if mpiexec is None or importlib.util.find_spec("mpi4py") is None:
         yield Row(title, NOT_MEASURED, None, "", note="not run: there is no mpi4py, or no mpiexec: pip install 'memlane[mpi]' mpich")
@@ -177,20 +177,21 @@ def rank_rows(title: str, count: int, options: argparse.Namespace) -> Iterator[R
     environment = {name: value for name, value in os.environ.items() if not name.startswith(of_launchers)}
     for name in list(CASES)[:2]:
         command = [mpiexec, "-n", str(count), sys.executable, str(ROOT / "benchmarks" / "stencil_scaling_ranks.py"), options.target, name]
-        command += ["--quick"] if options.quick else []
+        command += ["--transport", transport, *(["--quick"] if options.quick else [])]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=0.45 * options.limit, env=environment)
             lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
             said = [line for line in done.stderr.splitlines() if line.strip(" -=")]  # launchers frame what they say
-            failure = "" if done.returncode == 0 else (said or ["no message"])[-1]
+            errors = [line for line in said if "Error: " in line]
+            failure = "" if done.returncode == 0 else (errors or said or ["no message"])[-1]
         except subprocess.TimeoutExpired as error:
             text = error.stdout or b""
             lines = [json.loads(line) for line in text.decode().splitlines() if line.startswith("{") and line.endswith("}")]
             failure = "the time was spent"
-        yield from _of_ranks(f"{name}, {title}", name, count, lines, failure)
+        yield from _of_ranks(f"{name}, {title}", name, count, transport, lines, failure)
 
 
-def _of_ranks(case: str, name: str, count: int, lines: Sequence[dict[str, float]], failure: str) -> Iterator[Row]:
+def _of_ranks(case: str, name: str, count: int, transport: str, lines: Sequence[dict[str, float]], failure: str) -> Iterator[Row]:
     us = {(int(line["k"]), bool(line["overlap"])): line["us"] for line in lines}
     if not us:
         yield Row(case, NOT_MEASURED, None, "", note=failure[:300])
@@ -199,10 +200,17 @@ def _of_ranks(case: str, name: str, count: int, lines: Sequence[dict[str, float]
     shared = "; ranks share a GPU" if lines[0]["gpus"] < count else "; seconds of the emulator" if lines[0]["modelled"] else ""
     note = f"k = {best[0]}{'' if best[1] else ', not overlapped'}{shared}" + (f"; {failure}" if failure else "")
     peer = {f"k = {k}{'' if overlap else ', not overlapped'}": round(one, 2) for (k, overlap), one in us.items()}
-    yield Row(case, "time of a step, best k, through the host", round(us[best], 2), "us", peer=peer, note=note[:300])
+    yield Row(
+        case,
+        f"time of a step, best k, {'through the host' if transport == 'mpi' else transport}",
+        round(us[best], 2),
+        "us",
+        peer=peer,
+        note=note[:300],
+    )
     first = min((us[one] for one in us if one[0] == 1), default=None)
     if first is not None:
-        wanted = None if shared or lines[0]["modelled"] else GAINS.get((name, count, "host"))
+        wanted = None if shared or lines[0]["modelled"] or transport != "mpi" else GAINS.get((name, count, "host"))
         gain = round(first / us[best], 4)
         note = "" if wanted is None or gain >= wanted else f"k = 1 takes {first:.1f} us"
         yield Row(case, "gain of the best k over k = 1", gain, "", wanted, "higher", note=note)

@@ -1,6 +1,6 @@
-"""Run the steps of a stencil on the ranks of an MPI program, staged through the host; `stencil_scaling.py` starts this.
+"""Run the steps of a stencil on the ranks of an MPI program; `stencil_scaling.py` starts this.
 
-    mpiexec -n 4 python benchmarks/stencil_scaling_ranks.py cuda:0 "Himeno M"
+    mpiexec -n 4 python benchmarks/stencil_scaling_ranks.py cuda:0 "Himeno M" --transport nccl --every 1,2,4
 
 Rank 0 prints a line of JSON for each number of steps between exchanges, overlapped and not. Ranks take the GPU of their number; where there
 is one GPU, all share it.
@@ -19,6 +19,7 @@ from memlane.targets import devices as named_devices
 from memlane.targets import target as named_target
 from memlane.timeloop.distributed import distributed
 from memlane.timeloop.mpi import world
+from memlane.timeloop.sharing import RANKS_BY
 
 _ROUNDS, _STEPS = 5, 400
 
@@ -28,6 +29,8 @@ def main() -> None:
     command = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     command.add_argument("target")
     command.add_argument("case")
+    command.add_argument("--transport", default="mpi", choices=RANKS_BY)
+    command.add_argument("--every", default="", help="steps between exchanges, as 1,2,4 (default: 1 to 8)")
     command.add_argument("--quick", action="store_true")
     given = command.parse_args()
     ranks = world()
@@ -36,10 +39,11 @@ def main() -> None:
     gpus = ranks.count if given.target.startswith("emulator") else len(named_devices(given.target))
     own = named_target(f"cuda:{ranks.number_on_machine}" if 1 < ranks.count <= gpus and given.target == "cuda:0" else given.target)
     case = case_of(given.case, ranks.count, given.quick)
-    for k in EVERY[:2] if given.quick else EVERY:
+    every = [int(one) for one in given.every.split(",")] if given.every else EVERY[:2] if given.quick else EVERY
+    for k in every:
         for overlap in (True, False):
             options = {"variant": None, "fmad": True, "exchange_every": k, "overlap": overlap, "decomposition": None}
-            run = distributed(case.problem, case.values(), [own], **options)
+            run = distributed(case.problem, case.values(), [own], transport=given.transport, **options)
             unit = 2 * k
             steps = unit if own.modelled else unit * (_STEPS // unit)
             run.steps(steps)

@@ -50,6 +50,7 @@ PARTS = (
     Part("perfetto", ("perfetto",), "`memlane export --to perfetto`"),
     Part("otf2", ("otf2",), "`memlane export --to otf2`", linux_only=True),
     Part("mpi", ("mpi4py",), "stencils on the ranks of an MPI program"),
+    Part("nccl", ("nccl4py", "nvidia-nccl-cu13"), "stencils whose ranks exchange GPU memory by NCCL", linux_only=True),
     Part("hdf5", ("h5py",), "`run.series` of a stencil in HDF5"),
     Part("zarr", ("zarr",), "`run.series` of a stencil in Zarr"),
 )

@@ -10,10 +10,11 @@ import numpy as np
 
 import memlane as ml
 from memlane.errors import DeviceError, MissingDependency, RankError, RecordError, StencilError
-from memlane.plan import HostCall, all_steps, races
+from memlane.plan import DeviceCall, HostCall, all_steps, races
 from memlane.timeloop.mpi import world
 
 SWAP = ("new", "u")
+TRANSPORT = os.environ.get("MEMLANE_TEST_TRANSPORT", "mpi")
 STEPS = (1, 3, 7)
 """Steps that each case makes, one call after another."""
 
@@ -48,7 +49,7 @@ def values(stencil, shape):
 
 def prepared(stencil, shape, boundary, every, **more):
     """A run of a case. Of two ranks the slabs are cut into borders and what lies between, of four those of k = 1."""
-    on_grid = stencil.on(ml.Grid(shape, boundary=boundary), exchange_every=every, transport="mpi", overlap=True)
+    on_grid = stencil.on(ml.Grid(shape, boundary=boundary), exchange_every=every, transport=TRANSPORT, overlap=True)
     return on_grid.prepare(**values(stencil, shape) | more, fmad=False)
 
 
@@ -112,7 +113,7 @@ def exact_sums():
     shape, random = (40, 3, 9), np.random.default_rng(7)
     u = (random.standard_normal(shape) * 10.0 ** random.integers(-9, 9, shape)).astype(np.float32)
     given = {"u": u, "hard": np.zeros(shape, bool), "swap": SWAP, "exact_sums": True}
-    many = drift.on(ml.Grid(shape), exchange_every=1, transport="mpi").prepare(**given)
+    many = drift.on(ml.Grid(shape), exchange_every=1, transport=TRANSPORT).prepare(**given)
     alone = drift.on(ml.Grid(shape)).prepare(**given, targets=many.targets)
     return {"exact": many.steps(1).reductions == alone.steps(1).reductions}
 
@@ -120,24 +121,39 @@ def exact_sums():
 def boxes_have_the_same_bits(run, case, expected):
     """The last case in boxes, of which each has both of its neighbours around at both sides."""
     stencil, shape, boundary, every = case
-    on_grid = stencil.on(ml.Grid(shape, boundary=boundary), exchange_every=every, transport="mpi", decomposition=(2, 2))
+    on_grid = stencil.on(ml.Grid(shape, boundary=boundary), exchange_every=every, transport=TRANSPORT, decomposition=(2, 2))
     boxes = on_grid.prepare(**values(stencil, shape), fmad=False)
     assert races(boxes.plan(4 * every)) == []
     assert f"rank {run.rank} of 4 with cells {('0-15', '16-30')[run.rank // 2]}, {('0-19', '20-39')[run.rank % 2]} on" in repr(boxes)
     found = fields_and_reductions(boxes)
     assert all(np.array_equal(found[name], value) for name, value in expected.items())
-    calls = [step.action for step in all_steps(boxes.plan().steps) if isinstance(step.action, HostCall)]
-    assert [call.arguments[:2] for call in calls] == [(1, (run.rank + 2) % 4), (1, run.rank ^ 1)]  # one message along each axis
+    sent = [message for message, _ in exchanges(boxes)]
+    assert [[rank for rank, _ in messages] for messages in sent] == [[(run.rank + 2) % 4], [run.rank ^ 1]]  # one message along each axis
     gathered = boxes["u"].gather(root=2)
     assert (gathered is None) == (run.rank != 2)
 
 
 def messages(run):
     """The ranks that this one sends to and receives from in one exchange, and the bytes."""
-    (call,) = [step.action for step in all_steps(run.plan().steps) if isinstance(step.action, HostCall)]
-    sends, *pairs = call.arguments
-    ends = [(rank, view.nbytes) for rank, view in zip(pairs[::2], pairs[1::2], strict=True)]
-    return {"sent": ends[:sends], "received": ends[sends:], "repr": repr(run)}
+    ((sent, received),) = exchanges(run)
+    return {"sent": sent, "received": received, "repr": repr(run)}
+
+
+def exchanges(run):
+    """For each call of a plan that exchanges: the ranks that this one sends to, with the bytes, and those that it receives from.
+
+    NCCL gets each plane by itself, all in one group; they are added up.
+    """
+    found = []
+    for step in all_steps(run.plan().steps):
+        if isinstance(step.action, HostCall | DeviceCall):
+            sends, *pairs = step.action.arguments
+            ends = [(rank, view.nbytes) for rank, view in zip(pairs[::2], pairs[1::2], strict=True)]
+            both = ends[:sends], ends[sends:]
+            if TRANSPORT == "nccl":
+                both = tuple([(rank, sum(size for other, size in some if other == rank)) for rank in dict(some)] for some in both)
+            found.append(both)
+    return found
 
 
 def interruption(run):
@@ -173,7 +189,7 @@ def snapshots(run, case, folder):
 
 def another_grid(run, path):
     """A snapshot of another grid changes nothing on any rank."""
-    other = heat.on(ml.Grid((16, 12)), transport="mpi").prepare(u=np.full((16, 12), 2.5), r=0.1, swap=SWAP, targets=run.targets)
+    other = heat.on(ml.Grid((16, 12)), transport=TRANSPORT).prepare(u=np.full((16, 12), 2.5), r=0.1, swap=SWAP, targets=run.targets)
     said = refusal((StencilError, RankError), lambda: other.restore(path))
     return {"another grid": said, "left alone": other.step == 0 and bool((other["u"].gather() == 2.5).all())}
 
@@ -222,7 +238,7 @@ def refusals(run, case):
         "no memory": without_memory(run, case),
         "two targets": refusal(
             StencilError,
-            lambda: heat.on(ml.Grid((9, 9)), transport="mpi").prepare(u=np.ones((9, 9), "f4"), r=0.1, swap=SWAP, targets=[*own, *own]),
+            lambda: heat.on(ml.Grid((9, 9)), transport=TRANSPORT).prepare(u=np.ones((9, 9), "f4"), r=0.1, swap=SWAP, targets=[*own, *own]),
         ),
     }
 

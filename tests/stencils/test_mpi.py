@@ -27,17 +27,26 @@ from memlane.timeloop.variants import code_of
 from tests.stencils import mpi_program
 
 ROOT = Path(__file__).parents[2]
+BY = {
+    "mpi": "messages of MPI through memory of the host",
+    "mpi-cuda": "messages of MPI, which takes memory of the devices",
+    "nccl": "sends and receives of NCCL between memory of the GPUs",
+}
 MPIEXEC = shutil.which("mpiexec", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
 needs_mpi = pytest.mark.skipif(
     not MPIEXEC or importlib.util.find_spec("mpi4py") is None, reason="needs mpi4py and mpiexec: pip install 'memlane[mpi]' mpich"
 )
 
 
-def started(ranks, *arguments, program=("-m", "tests.stencils.mpi_program"), folder=ROOT, target="emulator:h200"):
-    """How a program on some ranks ended, and what they printed. Nothing of an MPI around the tests is passed on."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PMI", "OMPI_", "SLURM_", "HYDI_"))}
+def started(ranks, *arguments, program=("-m", "tests.stencils.mpi_program"), folder=ROOT, target="emulator:h200", transport="mpi"):
+    """How a program on some ranks ended, and what they printed. Nothing of an MPI around the tests is passed on.
+
+    Without a target each rank takes a GPU of its own.
+    """
+    around = "PMI", "OMPI_COMM_", "OMPI_UNIVERSE_", "SLURM_", "HYDI_", "MEMLANE_TARGET"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(around)}
     skip_where_mpi_does_not_work(environment)
-    environment |= {mpi.ENVIRONMENT: "90", "MEMLANE_TARGET": target}
+    environment |= {mpi.ENVIRONMENT: "90", "MEMLANE_TEST_TRANSPORT": transport} | ({"MEMLANE_TARGET": target} if target else {})
     command = [MPIEXEC, "-n", str(ranks), sys.executable, *program, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment, cwd=folder)
     return done.returncode, done.stdout, done.stderr
@@ -88,14 +97,14 @@ def has_the_bits_of_numpy(found):
                     assert found[f"{name}: {one} after {steps}"] == pytest.approx(float(expected[one]), rel=1e-12 if one == "total" else 0)
 
 
-def sends_one_message_to_each_neighbour(said):
+def sends_one_message_to_each_neighbour(said, transport="mpi"):
     ranks, row = len(said), stored_shape((1, 40))[-1] * 4
     for rank, one in enumerate(said):
         around = sorted({(rank - 1) % ranks, (rank + 1) % ranks})
         faces = 2 if ranks == 2 else 1  # around two ranks each is the other's neighbour on both sides
         assert sorted(one["sent"]) == sorted(one["received"]) == [(other, faces * 3 * row) for other in around]
         assert f"rank {rank} of {ranks} with planes" in one["repr"]
-        assert "exchange every 3 steps by messages of MPI through memory of the host" in one["repr"]
+        assert f"exchange every 3 steps by {BY[transport]}" in one["repr"]
 
 
 def was_interrupted_on_all(said):
@@ -107,7 +116,7 @@ def was_interrupted_on_all(said):
         assert one["exact"]
 
 
-def says_the_same_on_all(said):
+def says_the_same_on_all(said, transport="mpi"):
     first, second = said
     assert first["restored"]
     assert second["restored"]
@@ -134,7 +143,7 @@ def says_the_same_on_all(said):
         "no rank": "there is no rank 9 to gather 'u' on: give one of 0 to 1",
         "another k": "rank 0 and rank 1 prepare runs with another exchange_every: 2 and 3; pass the same on all ranks",
         "too thin": "device 1 has 15 of the 31 planes, and its neighbours would need 16 of them at each exchange",
-        "two targets": "with transport='mpi' each rank has one target, and 2 were given: pass one, and start more ranks",
+        "two targets": f"with transport='{transport}' each rank has one target, and 2 were given: pass one, and start more ranks",
     }
     for name, text in expected.items():
         assert first[name].startswith(text)
@@ -273,5 +282,5 @@ def test_a_field_of_one_process_is_gathered_as_one_of_many():
     run = mpi_program.heat.on(ml.Grid((9, 9))).prepare(u=np.ones((9, 9), "f4"), r=0.1, swap=mpi_program.SWAP)
     assert (run.rank, run.ranks) == (0, 1)
     assert np.array_equal(run["u"].gather(root=0), run["u"].gather())
-    with pytest.raises(StencilError, match=r"'tcp' is not a transport: use 'peer', .*'mpi', or 'auto'"):
+    with pytest.raises(StencilError, match=r"'tcp' is not a transport: use 'peer', .*'mpi', 'mpi-cuda', 'nccl', or 'auto'"):
         mpi_program.heat.on(ml.Grid((9, 9)), transport="tcp")

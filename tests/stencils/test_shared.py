@@ -254,8 +254,10 @@ def test_what_cannot_be_shared():
         prepared(heat, grid, 2, 3, variant=FUSED, swap=SWAP, r=0.1)
     with pytest.raises(StencilError, match=r"a variant for several devices is a Variant or None, not 'timed'"):
         prepared(heat, grid, 2, variant="timed", swap=SWAP, r=0.1)
-    with pytest.raises(StencilError, match=r"'nccl' is not a transport: use 'peer', 'flags', 'persistent', 'host', 'mpi', or 'auto'"):
-        prepared(heat, grid, 2, transport="nccl", swap=SWAP, r=0.1)
+    with pytest.raises(
+        StencilError, match=r"'tcp' is not a transport: use 'peer', 'flags', 'persistent', 'host', 'mpi', 'mpi-cuda', 'nccl', or 'auto'"
+    ):
+        prepared(heat, grid, 2, transport="tcp", swap=SWAP, r=0.1)
     with pytest.raises(StencilError, match=r"overlap is True, False or 'auto', not 'never'"):
         prepared(heat, grid, 2, overlap="never", swap=SWAP, r=0.1)
     target = ml.target("emulator:h200")

@@ -81,7 +81,10 @@ _Network = Annotated[
     ),
 ]
 _Transport = Annotated[
-    str, typer.Option("--transport", metavar="NAME", help="A link of the network; default: its first.", rich_help_panel=_MACHINE)
+    str,
+    typer.Option(
+        "--transport", metavar="NAME", help="A link of the network, nccl or mpi-cuda; default: its first.", rich_help_panel=_MACHINE
+    ),
 ]
 _Model = Annotated[
     str,

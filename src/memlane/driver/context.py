@@ -81,3 +81,21 @@ class Context:
         name = error_name(str(error))
         if name is not None:
             raise error_for(self.name, name, doing, tuple(self.running), str(error)) from error
+
+
+def device_attributes(device: core.Device) -> dict[str, int]:
+    """Return the device attributes by their names in `cuda.core`, and `total_memory` in bytes. Attributes newer than the driver are left
+    out."""
+    values = {}
+    for name in dir(device.properties):
+        if not name.startswith("_"):
+            try:
+                value = getattr(device.properties, name)
+            except Exception as error:  # the driver does not know the attribute, and nothing requires such attributes
+                if error_name(str(error)) is None:
+                    raise
+            else:
+                if isinstance(value, int):
+                    values[name] = int(value)
+    values["total_memory"] = int(checked(driver.cuDeviceTotalMem(device.device_id)))
+    return values

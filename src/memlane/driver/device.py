@@ -14,10 +14,9 @@ from cuda.bindings import driver
 from memlane.chip import nearest
 from memlane.driver.calls import checked
 from memlane.driver.cluster import allow_cluster, explicit_cluster, launch_in_clusters
-from memlane.driver.context import Context, Current
-from memlane.driver.failure import error_name
+from memlane.driver.context import Context, Current, device_attributes
 from memlane.driver.fast_launch import DeviceLaunch, QuickLaunch
-from memlane.driver.foreign_arrays import device_memory
+from memlane.driver.foreign_arrays import MappableMemory, device_memory
 from memlane.driver.graph import BuiltGraph, DeviceGraph, Worker, build, is_pinned, pinned_array, single_launch_graph, start_copy
 from memlane.driver.library import DeviceKernel, Library, load_library
 from memlane.driver.parameters import Parameters
@@ -75,6 +74,7 @@ class Device(Target):
         self.name = f"cuda:{index}"
         self.fmad = fmad
         self._peers: set[Memory] = set()
+        self._is_mappable = False
         found = probe()
         if not found.devices:
             raise DeviceError(f"no {self.name}: {found.problem}; ml.target('emulator'), or --target emulator, runs kernels without a GPU")
@@ -85,7 +85,7 @@ class Device(Target):
         self._device = self.context.device
         capability = self._device.compute_capability
         self.compute_capability = (int(capability.major), int(capability.minor))
-        self.chip = nearest(self.compute_capability, _attributes(self._device), found.devices[index])
+        self.chip = nearest(self.compute_capability, device_attributes(self._device), found.devices[index])
         self.driver = driver_version(found)
         self.streams = Streams(self.context)
         self.default_stream = self.streams.default
@@ -97,8 +97,22 @@ class Device(Target):
 
     def allocate(self, nbytes: int) -> tuple[int, object]:
         with self._current(f"{plural(nbytes, 'byte')} of memory"):
+            if self._is_mappable:
+                memory = MappableMemory(nbytes, self.context)
+                return memory.address, memory
             buffer = self._device.allocate(max(1, nbytes), stream=DEFAULT)
         return int(buffer.handle), buffer
+
+    @contextmanager
+    def mappable(self) -> Iterator[None]:
+        before, self._is_mappable = self._is_mappable, True
+        try:
+            yield
+        finally:
+            self._is_mappable = before
+
+    def calling(self) -> Current:
+        return self._current("a call of another library")
 
     def free_bytes(self) -> int:
         """Return the bytes that the driver reports as free, plus those reserved but unused in the memory pool."""
@@ -378,21 +392,3 @@ class Device(Target):
             owners = [owner for owner in owners if not isinstance(owner, core.Buffer)]
         if owners:
             self.streams.kept.append((queue.stream.record(), owners))
-
-
-def _attributes(device: core.Device) -> dict[str, int]:
-    """Return the device attributes by their names in `cuda.core`, and `total_memory` in bytes. Attributes newer than the driver are left
-    out."""
-    values = {}
-    for name in dir(device.properties):
-        if not name.startswith("_"):
-            try:
-                value = getattr(device.properties, name)
-            except Exception as error:  # the driver does not know the attribute, and nothing requires such attributes
-                if error_name(str(error)) is None:
-                    raise
-            else:
-                if isinstance(value, int):
-                    values[name] = int(value)
-    values["total_memory"] = int(checked(driver.cuDeviceTotalMem(device.device_id)))
-    return values

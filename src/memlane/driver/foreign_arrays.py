@@ -1,14 +1,17 @@
-"""Accept arrays of other libraries (CuPy, PyTorch, Numba, JAX, ...) as kernel arguments, through DLPack or the CUDA array interface."""
+"""Share memory with other libraries: accept their arrays (CuPy, PyTorch, Numba, JAX, ...) as kernel arguments, through DLPack or the CUDA
+array interface, and allocate memory that other processes can map."""
 
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 from cuda.bindings import driver
 from cuda.core.utils import StridedMemoryView
 
 from memlane.driver.calls import checked
+from memlane.driver.context import Context
 from memlane.errors import BadLaunch
 
 _CUDA, _CUDA_MANAGED = 2, 13
@@ -80,3 +83,18 @@ def _contiguous(shape: tuple[int, ...], strides: tuple[int, ...] | None) -> bool
             return False
         step *= extent
     return True
+
+
+class MappableMemory:
+    """Memory that other processes can map, which that of a pool is not: a CUDA-aware MPI then copies from GPU to GPU."""
+
+    def __init__(self, nbytes: int, context: Context) -> None:
+        """Allocate memory on the device whose context is current."""
+        self._context = context
+        self.address = int(checked(driver.cuMemAlloc(max(1, nbytes))))
+
+    def __del__(self) -> None:
+        if hasattr(self, "address") and not sys.is_finalizing():
+            driver.cuCtxPushCurrent(self._context.handle)
+            driver.cuMemFree(self.address)  # waits for the work of the device
+            driver.cuCtxPopCurrent()

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 from cuda.bindings import driver
-from cuda.core import Device, Event, EventOptions, LegacyPinnedMemoryResource
+from cuda.core import Device, Event, EventOptions, LegacyPinnedMemoryResource, StreamOptions
 from cuda.core.graph import Graph, GraphDefinition
 
 from memlane.driver.calls import CallError, checked
@@ -28,7 +28,7 @@ from memlane.driver.library import DeviceKernel
 from memlane.driver.parameters import Parameters
 from memlane.driver.streams import Streams
 from memlane.errors import BadLaunch, MemlaneError
-from memlane.launch import BoundCall, BoundCopy, BoundStep, Launch, Rows, Stream, same_kinds
+from memlane.launch import BoundCall, BoundCopy, BoundEnqueue, BoundStep, Launch, Rows, Stream, same_kinds
 from memlane.number_format import plural
 
 _CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -78,6 +78,8 @@ class BuiltGraph:
             ends = action.destination.is_on_host, action.source.is_on_host
             for node, rows in zip(self.nodes[number], action.rows(), strict=False):  # an empty copy has an empty node and no rows
                 checked(driver.cuGraphExecMemcpyNodeSetParams(executable, node, _copy_node(rows, *ends), worker.context))
+        elif isinstance(action, BoundEnqueue):
+            raise CallError("the driver cannot change work that another library has enqueued")
         else:
             function, node = _call_node(action, self.raised)
             checked(driver.cuGraphExecHostNodeSetParams(executable, self.nodes[number][0], node))
@@ -144,6 +146,8 @@ class _Builder:
             ends = action.destination.is_on_host, action.source.is_on_host
             nodes = [self._rows(rows, *ends, worker, after) for rows in action.rows()]
             yield from nodes or [self._empty(after)]
+        elif isinstance(action, BoundEnqueue):
+            yield self._captured(action, worker, after)
         else:
             yield self._call(number, action, after)
 
@@ -157,6 +161,22 @@ class _Builder:
     def _call(self, number: int, call: BoundCall, after: list[Any]) -> Any:
         self.functions[number], node = _call_node(call, self.raised)
         return checked(driver.cuGraphAddHostNode(self.definition.handle, after, len(after), node))
+
+    def _captured(self, action: BoundEnqueue, worker: Worker, after: list[Any]) -> Any:
+        """Add the work that a function enqueues, as a graph inside the graph. Its kernels are urgent: other devices wait for them."""
+        _, urgent = checked(driver.cuCtxGetStreamPriorityRange())
+        stream = worker.device.create_stream(options=StreamOptions(nonblocking=True, priority=int(urgent)))
+        # In this mode the function may call what a capture otherwise forbids, such as the allocation of memory of its own.
+        checked(driver.cuStreamBeginCapture(stream.handle, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED))
+        try:
+            action.enqueue(int(stream.handle))
+        except BaseException:
+            driver.cuStreamEndCapture(stream.handle)
+            raise
+        graph = checked(driver.cuStreamEndCapture(stream.handle))
+        node = checked(driver.cuGraphAddChildGraphNode(self.definition.handle, after, len(after), graph))  # a copy of the graph
+        checked(driver.cuGraphDestroy(graph))
+        return node
 
     def _origin(self, worker: Worker, root: Any) -> tuple[Event, Any]:
         """Return the start event of a device, and its node."""

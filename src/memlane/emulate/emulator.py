@@ -161,6 +161,12 @@ class Emulator(Target):
             self.memory.view(address, host.nbytes)[:] = host.reshape(-1).view(np.uint8)
             self.memory.wrote(address, host.nbytes)
 
+    def host_bytes(self, address: int, nbytes: int, *, is_written: bool = False) -> npt.NDArray[np.uint8]:
+        found = self.memory.view(address, nbytes)
+        if is_written and nbytes:
+            self.memory.wrote(address, nbytes)
+        return found
+
     def device_pointer(self, value: object) -> tuple[int, int, str] | None:
         """Return None: no foreign object has memory on an emulated device."""
         return None

@@ -227,10 +227,17 @@ class BoundCall:
 
 
 @dataclass(frozen=True, slots=True)
+class BoundEnqueue:
+    """A function that enqueues work on a stream of a GPU, whose handle it gets."""
+
+    enqueue: Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
 class BoundStep:
     """One execution of a step, ready to run."""
 
-    action: Launch | BoundCopy | BoundCall
+    action: Launch | BoundCopy | BoundCall | BoundEnqueue
     target: Memory | None
     """Target that executes it; None is the host."""
     waits: tuple[int, ...] = ()

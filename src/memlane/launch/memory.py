@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +54,19 @@ class Memory(ABC):
     def reaches(self, other: Memory) -> bool:
         """Return whether kernels of this target can access memory of `other`: its own, or that of an enabled peer."""
         return other is self
+
+    def host_bytes(self, address: int, nbytes: int, *, is_written: bool = False) -> npt.NDArray[np.uint8] | None:
+        """Return device memory as bytes that the host accesses in place, for `is_written` also to write; None if it is not in memory of
+        the host, as on a GPU."""
+        return None
+
+    def mappable(self) -> AbstractContextManager[None]:
+        """Return a `with` block in which memory is allocated so that other processes can map it."""
+        return nullcontext()
+
+    def calling(self) -> AbstractContextManager[None]:
+        """Return a `with` block in which functions of other libraries use this device where they call CUDA."""
+        return nullcontext()
 
     def free_bytes(self) -> int | None:
         """Return how much device memory is free, in bytes; None if the target does not report it."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from memlane.chip import Chip
 from memlane.errors import BadPlan, ChipError
 from memlane.model.engine import Resources, Work, simulate
-from memlane.plan import Copy, Execution, HostCall, Launch, Plan, Put, Timeline, Together, Wait, executions
+from memlane.plan import Copy, DeviceCall, Execution, HostCall, Launch, Plan, Put, Timeline, Together, Wait, executions
 
 KernelTime = Callable[[Launch, int], float]
 """A function from a launch and a device number to the kernel's duration in ns, without the launch overhead."""
@@ -53,7 +53,7 @@ def fixed_work(execution: Execution, chips: Sequence[Chip]) -> Work:
     action = execution.action
     if isinstance(action, Copy):
         return copy_work(action, chips)
-    if isinstance(action, HostCall):
+    if isinstance(action, HostCall | DeviceCall):
         return Work(0.0, (("host", execution.step.queue),))
     if isinstance(action, Put):
         return _put_work(action, execution.step.device or 0, chips)

@@ -6,6 +6,6 @@ link.exchange_us(262144, neighbours=1)     # time of an exchange of one face
 """
 
 from memlane.network.catalogue import SHIPPED, from_file, load, named, names, of_chip
-from memlane.network.model import Link, Network, Transfer
+from memlane.network.model import UNMEASURED, Link, Network, Transfer
 
-__all__ = ["SHIPPED", "Link", "Network", "Transfer", "from_file", "load", "named", "names", "of_chip"]
+__all__ = ["SHIPPED", "UNMEASURED", "Link", "Network", "Transfer", "from_file", "load", "named", "names", "of_chip"]

@@ -14,6 +14,8 @@ from typing import Literal, get_args
 from memlane.chip import Fact
 from memlane.errors import NetworkError
 
+UNMEASURED = ("nccl", "mpi-cuda")
+"""Transports that pass memory of GPUs directly. A network without such a link has its first one instead, which is not fitted to them."""
 Sharing = Literal["one after another", "share the rate", "included"]
 """Ways in which messages to several neighbours combine: one after another, sharing its rate, or included in the measured time."""
 SHARINGS: tuple[str, ...] = get_args(Sharing)
@@ -120,7 +122,8 @@ class Network:
     def link(self, devices: int, transport: str = "") -> Link:
         """Return the link that limits an exchange between so many devices: one between nodes if they do not fit into one node.
 
-        `transport` names a link; by default it is the first. Raises NetworkError if the network does not have it.
+        `transport` names a link; by default it is the first, which also stands for those of `UNMEASURED` that the network does not have.
+        Raises NetworkError if the network does not have another.
         """
         crosses = devices > self.devices_per_node
         found = self.between if crosses else self.inside
@@ -131,7 +134,7 @@ class Network:
             )
         if not found:
             raise NetworkError(f"network {self.name} has no links inside a node: add a table [inside.NAME] to its file")
-        if not transport:
+        if not transport or (transport in UNMEASURED and transport not in found):
             return next(iter(found.values()))
         if transport not in found:
             where = "between nodes" if crosses else "inside a node"

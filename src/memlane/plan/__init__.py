@@ -1,24 +1,40 @@
-"""Represent work as data: plans of launches, copies, host calls and signals over several devices, without addresses or targets.
+"""Represent work as data: plans of launches, copies, calls and signals over several devices, without addresses or targets.
 
 `buffers` and `actions` are the vocabulary, `plan` combines steps and repeats, `builder` writes them, `order` derives dependencies and
 buffer lifetimes, `races` finds unordered conflicting steps, `segments` cuts a plan into pieces for graphs, `json` serialises a plan, and
 `timeline` holds when its steps ran.
 """
 
-from memlane.plan.actions import Action, Copy, HostCall, KernelRef, Launch, Put, Scalar, Together, Touch, Wait, raised_flags, signals
+from memlane.plan.actions import (
+    Action,
+    Copy,
+    DeviceCall,
+    HostCall,
+    KernelRef,
+    Launch,
+    Put,
+    Scalar,
+    Together,
+    Touch,
+    Wait,
+    raised_flags,
+    signals,
+)
 from memlane.plan.buffers import Buffer, Home, View
 from memlane.plan.builder import PlanBuilder, StepRef, planned
 from memlane.plan.json import from_json, to_json
 from memlane.plan.order import Execution, Lifetime, Queue, ancestors, executions, lifetimes
 from memlane.plan.plan import Plan, Repeat, Step, all_repeats, all_steps
 from memlane.plan.races import Race, check, races
-from memlane.plan.segments import Segment, segments
+from memlane.plan.segments import EarlyEnds, Segment, segments
 from memlane.plan.timeline import Span, Timeline
 
 __all__ = [
     "Action",
     "Buffer",
     "Copy",
+    "DeviceCall",
+    "EarlyEnds",
     "Execution",
     "Home",
     "HostCall",

@@ -1,4 +1,4 @@
-"""Define the actions of plan steps: launches, copies, host calls, concurrent launches on several devices, and puts and waits.
+"""Define the actions of plan steps: launches, copies, calls, concurrent launches on several devices, and puts and waits.
 
 Puts and waits let devices signal each other without the host.
 """
@@ -151,6 +151,38 @@ class HostCall:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceCall:
+    """A call of an importable Python function with memory of a device, for example to pass it to other processes.
+
+    Views on the device are passed as `DeviceArray`s. The function is called by the thread that runs the plan, once everything before it has
+    ended, and may call CUDA, which host functions of CUDA graphs must not.
+    """
+
+    function: str
+    arguments: tuple[Value, ...] = ()
+    reads: tuple[View, ...] | None = None
+    writes: tuple[View, ...] | None = None
+    enqueues: bool = False
+    """Whether the function only enqueues work on the stream whose handle is its first argument. It is then called when the graph of the
+    plan is built, which captures this work. Emulated devices have no streams."""
+
+    def __post_init__(self) -> None:
+        if not _IMPORTABLE.fullmatch(self.function):
+            raise BadPlan(f"name a function as package.module:function, not {self.function!r}")
+        _check_declared(self.function, self.reads, self.writes)
+        for value in self.arguments:
+            if isinstance(value, View) and not value.is_contiguous:
+                raise BadPlan(f"{self.function} cannot use {value}, whose elements are not contiguous: pack them into a buffer first")
+
+    def __str__(self) -> str:
+        return f"{'enqueue' if self.enqueues else 'call'} {self.function}"
+
+    @property
+    def touches(self) -> tuple[Touch, ...]:
+        return _touches(self.arguments, self.reads, self.writes)
+
+
+@dataclass(frozen=True, slots=True)
 class Together:
     """One launch on each of several devices, all resident at the same time, so that they may signal each other through memory.
 
@@ -224,7 +256,7 @@ class Wait:
         return ()
 
 
-Action = Launch | Copy | HostCall | Together | Put | Wait
+Action = Launch | Copy | HostCall | DeviceCall | Together | Put | Wait
 
 
 def raised_flags(action: Action) -> tuple[View, ...]:
@@ -241,7 +273,7 @@ def counts_turns(action: Action) -> bool:
     """Return whether an action has a number that changes from turn to turn of a repeat."""
     if isinstance(action, Together):
         return any(counts_turns(launch) for _, launch in action.launches)
-    return isinstance(action, Launch | HostCall) and any(isinstance(one, Scalar) for one in action.arguments)
+    return isinstance(action, Launch | HostCall | DeviceCall) and any(isinstance(one, Scalar) for one in action.arguments)
 
 
 def _check_declared(name: str, reads: tuple[View, ...] | None, writes: tuple[View, ...] | None) -> None:

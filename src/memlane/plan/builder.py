@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.errors import BadPlan
-from memlane.plan.actions import Action, Copy, Dim3, HostCall, KernelRef, Launch, Put, Together, Value, Wait
+from memlane.plan.actions import Action, Copy, DeviceCall, Dim3, HostCall, KernelRef, Launch, Put, Together, Value, Wait
 from memlane.plan.buffers import Buffer, Home, View
 from memlane.plan.plan import Plan, Repeat, Step
 
@@ -138,6 +138,22 @@ class PlanBuilder:
         """Add a call of a host function, named as `package.module:function`."""
         call = HostCall(function, arguments, _tuple(reads), _tuple(writes))
         return self._add(Step(call, None, queue, self._positions(after), label=label))
+
+    def device_call(
+        self,
+        function: str,
+        *arguments: Value,
+        device: int,
+        queue: int = 0,
+        after: Waits = (),
+        reads: Sequence[View] | None = None,
+        writes: Sequence[View] | None = None,
+        enqueues: bool = False,
+        label: str = "",
+    ) -> StepRef:
+        """Add a call of a function that uses memory of a device, named as `package.module:function` (see `DeviceCall`)."""
+        call = DeviceCall(function, arguments, _tuple(reads), _tuple(writes), enqueues)
+        return self._add(Step(call, device, queue, self._positions(after), label=label))
 
     def together(
         self,

@@ -9,7 +9,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from memlane.errors import BadPlan
-from memlane.plan.actions import Copy, HostCall, KernelRef, Launch, Put, Scalar, Together, Wait
+from memlane.plan.actions import Copy, DeviceCall, HostCall, KernelRef, Launch, Put, Scalar, Together, Wait
 from memlane.plan.buffers import Buffer, Home, View
 from memlane.plan.plan import Plan, Repeat, Step
 from memlane.source import shortened
@@ -17,7 +17,7 @@ from memlane.source import shortened
 VERSION = 1
 
 _KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (View, KernelRef, Scalar, Launch, Copy, HostCall, Together, Put, Wait, Step, Repeat)
+    kind.__name__: kind for kind in (View, KernelRef, Scalar, Launch, Copy, HostCall, DeviceCall, Together, Put, Wait, Step, Repeat)
 }
 _LARGEST = (1 << 64) - 1
 """Largest integer in a plan: integers are sizes, positions, counts, and arguments of at most 64 bits."""

@@ -8,7 +8,7 @@ from math import lcm
 
 from memlane.errors import BadPlan
 from memlane.number_format import plural
-from memlane.plan.actions import Action, Copy, HostCall, Launch, Put, Together, Touch, Wait, raised_flags, signals
+from memlane.plan.actions import Action, Copy, DeviceCall, HostCall, Launch, Put, Together, Touch, Wait, raised_flags, signals
 from memlane.plan.buffers import Buffer, View
 
 
@@ -31,7 +31,7 @@ class Step:
     def __post_init__(self) -> None:
         if isinstance(self.action, Launch) and self.device is None:
             raise BadPlan(f"the launch of {self.action} needs a device")
-        if isinstance(self.action, Put | Wait) and self.device is None:
+        if isinstance(self.action, DeviceCall | Put | Wait) and self.device is None:
             raise BadPlan(f"{self.action} needs a device to run on")
         for flag in self.action.flags if isinstance(self.action, Wait) else ():
             if flag.buffer.home != self.device:
@@ -207,15 +207,17 @@ def _buffers(steps: Sequence[Step | Repeat]) -> Iterator[Buffer]:
         yield from (flag.buffer for flag in _flags(action))
         launches = [launch for _, launch in action.launches] if isinstance(action, Together) else [action]
         for one in launches:
-            if isinstance(one, Launch | HostCall):
+            if isinstance(one, Launch | HostCall | DeviceCall):
                 yield from (value.buffer for value in one.arguments if isinstance(value, View))
             yield from (touch.view.buffer for touch in one.touches)
 
 
 def _device_touches(step: Step, device: int | None = None) -> Iterator[Touch]:
-    """Yield the views that the kernels of a step access, on one device if several run concurrently. Copies are left out: the driver reaches
-    all memory."""
-    if isinstance(step.action, Launch | Put):
+    """Yield the views that the kernels or the function of a step access, on one device if several run concurrently.
+
+    Copies are left out: the driver reaches all memory.
+    """
+    if isinstance(step.action, Launch | DeviceCall | Put):
         yield from step.action.touches
     elif isinstance(step.action, Together):
         for where, launch in step.action.launches:

@@ -1,15 +1,16 @@
-"""Cut a plan into segments short enough for one graph each, some of which are replayed many times."""
+"""Cut a plan into segments short enough for one graph each, some of which are replayed many times; record which repeats end early."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
+from typing import Any
 
 from memlane.plan.actions import counts_turns
 from memlane.plan.buffers import View
 from memlane.plan.order import Execution
-from memlane.plan.plan import Plan, Repeat, all_steps
+from memlane.plan.plan import Plan, Repeat, Step, all_steps
 
 MAX_EXECUTIONS = 2000
 """Maximum executions per segment, unless one or two turns of a repeat exceed it."""
@@ -58,3 +59,33 @@ def _of_repeat(repeat: Repeat, position: int, executions: list[Execution], most:
     for start in range(repeat.count - rest, repeat.count, together):
         part = executions[start * size : min(start + together, repeat.count) * size]
         yield Segment(part, 1, repeat.until, (position,), len(part) // size)
+
+
+@dataclass
+class EarlyEnds:
+    """Record of the repeats that have ended early while a plan runs."""
+
+    plan: Plan
+    turns: dict[tuple[int, ...], int] = field(default_factory=dict)
+    _checked_turns: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[int, bool]] = field(default_factory=dict)
+    """Repeat and turns of the enclosing ones -> last turn before which the end was checked, and whether it has ended."""
+
+    def is_over(self, execution: Execution, value: Any) -> bool:
+        """Return whether to skip an execution because an enclosing repeat has ended; checks end conditions as needed."""
+        items: Sequence[Step | Repeat] = self.plan.steps
+        for depth, position in enumerate(execution.path[:-1]):
+            repeat = items[position]
+            assert isinstance(repeat, Repeat)
+            items = repeat.steps
+            if repeat.until is None:
+                continue
+            path, around, turn = execution.path[: depth + 1], execution.turns[:depth], execution.turns[depth]
+            looked, over = self._checked_turns.get((path, around), (0, False))
+            if not over and turn > looked:
+                if turn % repeat.every == 0:
+                    over = value(repeat.until)
+                self._checked_turns[path, around] = turn, over
+            if over:
+                return True
+            self.turns[path] = turn + 1
+        return False

@@ -4,6 +4,9 @@ The launches are those of `exchange`. Cells that neighbours need are copied to h
 host function sends and receives all messages of the process along an axis; received cells are copied to the halos. Faces that are not
 contiguous are packed before and unpacked afterwards. The exchange waits only for the borders, so it overlaps with the computation of the
 cells between them.
+
+A direct exchange passes memory of the device to the function instead. Contiguous faces are sent from where they are, and received in the
+halos. If the function does not enqueue its work, several faces for one neighbour are gathered on the device first, into one message.
 """
 
 from __future__ import annotations
@@ -12,9 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from memlane.plan import KernelRef, Plan, PlanBuilder, StepRef, View
+from memlane.plan import Home, KernelRef, Plan, PlanBuilder, StepRef, View
 from memlane.stencils.decomposition import Subdomain
-from memlane.stencils.exchange import DOWNWARDS, UPWARDS, SharedStage, Writer
+from memlane.stencils.exchange import DOWNWARDS, FROM_BELOW, UPWARDS, SharedStage, Writer
 from memlane.stencils.faces import PACK, UNPACK, Message, add_move, message_places
 from memlane.stencils.turns import SubdomainSteps
 
@@ -23,12 +26,16 @@ from memlane.stencils.turns import SubdomainSteps
 class RankStage(SharedStage):
     """Stage of the turns of one part of a grid; other processes have the other parts. `own` is the number of this part.
 
-    `function` names the host function that exchanges messages. Its arguments are how many messages are sent, then for each message the
-    number of the other process and the bytes: first those that are sent, then those that are received.
+    `function` names the function that exchanges messages. Its arguments are how many pieces are sent, then for each piece the number of the
+    other process and the memory: first those that are sent, then those that are received.
     """
 
     own: int = 0
     function: str = ""
+    is_direct: bool = False
+    """Whether the function gets memory of the device, not of the host."""
+    enqueues: bool = False
+    """Whether the function enqueues its work on a stream (`DeviceCall.enqueues`)."""
 
     @property
     def subdomains(self) -> tuple[Subdomain, ...]:
@@ -57,12 +64,23 @@ class _Message:
 
     faces: list[_Face] = field(default_factory=list)
 
-    def staged(self, builder: PlanBuilder, name: str) -> tuple[View, list[View]]:
-        """Add pinned memory for the message; return all of it, and the part of each face."""
+    def staged(self, builder: PlanBuilder, name: str, home: Home) -> tuple[View, list[View]]:
+        """Add memory for the message; return all of it, and the part of each face."""
         memory = [face.memory for face in self.faces]
         starts, end = message_places(memory)
-        whole = builder.array(name, end, "u1", "pinned")
+        whole = builder.array(name, end, "u1", home)
         return whole, [whole.buffer.view(one.dtype, one.shape, start) for start, one in zip(starts, memory, strict=True)]
+
+
+@dataclass
+class _Passed:
+    """One message as the function gets it."""
+
+    rank: int
+    memory: list[View]
+    parts: list[tuple[_Face, View]] = field(default_factory=list)
+    """Faces that are gathered or scattered by copies, with their part of the memory."""
+    in_place: list[_Face] = field(default_factory=list)
 
 
 @dataclass
@@ -86,7 +104,7 @@ class _RankWriter(Writer):
     whole_planes = True
 
     def _exchange(self, builder: PlanBuilder, steps: Mapping[int, SubdomainSteps], repeats: bool) -> None:
-        """Add the copies to the host, the call that exchanges messages, and the copies from the host, axis after axis."""
+        """Add the exchange of messages with other processes, axis after axis."""
         own = steps[self.stage.own]
         for axis in self.axes:
             found = _Exchange(axis)
@@ -97,32 +115,53 @@ class _RankWriter(Writer):
                 self._add_messages(builder, found, own, repeats)
 
     def _add_messages(self, builder: PlanBuilder, found: _Exchange, own: SubdomainSteps, repeats: bool) -> None:
-        to_host: list[StepRef] = []
-        outgoing: list[int | View] = []
-        for rank, message in found.sent.items():
-            whole, parts = message.staged(builder, f"to rank {rank}{found.along}")
-            outgoing += [rank, whole]
-            to_host += [
-                builder.copy(part, face.memory, queue=face.queue, after=face.waits, label=f"{face.label}, to the host")
-                for face, part in zip(message.faces, parts, strict=True)
-            ]
-        incoming = [(rank, message, *message.staged(builder, f"from rank {rank}{found.along}")) for rank, message in found.received.items()]
-        arguments: list[int | View] = [*outgoing, *(one for rank, _, whole, _ in incoming for one in (rank, whole))]
-        call = builder.call(
-            self.stage.function, len(found.sent), *arguments, after=to_host, label=f"exchange messages{found.along}",
-            reads=[one for one in outgoing if isinstance(one, View)], writes=[whole for _, _, whole, _ in incoming],
-        )  # fmt: skip
-        from_host, unpacked = [], []
-        for _, message, _, parts in incoming:
-            for face, part in zip(message.faces, parts, strict=True):
-                arrived = builder.copy(face.memory, part, queue=face.queue, after=[call, *face.waits], label=f"{face.label}, from the host")
-                from_host.append(arrived)
+        """Add the call that exchanges the messages along an axis, with the copies that gather and scatter their faces."""
+        sent = [self._passed(builder, rank, one, f"to rank {rank}{found.along}") for rank, one in found.sent.items()]
+        received = [self._passed(builder, rank, one, f"from rank {rank}{found.along}") for rank, one in found.received.items()]
+        stage = "message" if self.stage.is_direct else "host"
+        gathered = [
+            builder.copy(part, face.memory, queue=face.queue, after=face.waits, label=f"{face.label}, to the {stage}")
+            for one in sent
+            for face, part in one.parts
+        ]
+        waits = [*gathered, *(step for one in (*sent, *received) for face in one.in_place for step in face.waits)]
+        call = self._call(builder, found, sent, received, waits)
+        scattered, unpacked = [], []
+        for one in received:
+            unpacked += [face.unpack(call) for face in one.in_place if face.unpack]
+            for face, part in one.parts:
+                label = f"{face.label}, from the {stage}"
+                arrived = builder.copy(face.memory, part, queue=face.queue, after=[call, *face.waits], label=label)
+                scattered.append(arrived)
                 unpacked += [face.unpack(arrived)] if face.unpack else []
-        own.copies += [*found.packed, *unpacked] if found.axis else [*to_host, *from_host]
+        if self.stage.is_direct:
+            own.copies += [*found.packed, *gathered, call, *scattered, *unpacked]
+        else:
+            own.copies += [*found.packed, *unpacked] if found.axis else [*gathered, *scattered]
         if repeats:
-            builder.carry(call, to_host)
-            for one in from_host:
-                builder.carry(one, [call])
+            builder.carry(call, [*gathered, *(found.packed if self.stage.is_direct else ())])
+            for step in [*scattered, *(unpacked if self.stage.is_direct else ())]:
+                builder.carry(step, [call])
+
+    def _passed(self, builder: PlanBuilder, rank: int, message: _Message, name: str) -> _Passed:
+        """Return the memory of a message that the function gets: the faces in place, or an array that gathers all of them."""
+        if self.stage.is_direct and (self.stage.enqueues or len(message.faces) == 1):
+            return _Passed(rank, [face.memory for face in message.faces], in_place=message.faces)
+        whole, parts = message.staged(builder, name, 0 if self.stage.is_direct else "pinned")
+        return _Passed(rank, [whole], list(zip(message.faces, parts, strict=True)))
+
+    def _call(
+        self, builder: PlanBuilder, found: _Exchange, sent: Sequence[_Passed], received: Sequence[_Passed], waits: Sequence[StepRef]
+    ) -> StepRef:
+        """Add the call of the function that exchanges messages."""
+        outgoing, incoming = ([(one.rank, view) for one in messages for view in one.memory] for messages in (sent, received))
+        given: list[int | View] = [len(outgoing), *(value for pair in (*outgoing, *incoming) for value in pair)]
+        reads, writes = [view for _, view in outgoing], [view for _, view in incoming]
+        where: dict[str, Any] = {"after": waits, "reads": reads, "writes": writes, "label": f"exchange messages{found.along}"}
+        if not self.stage.is_direct:
+            return builder.call(self.stage.function, *given, **where)
+        # All exchanges of a rank are on one queue, so that every rank makes them in the same order.
+        return builder.device_call(self.stage.function, *given, device=0, queue=FROM_BELOW, enqueues=self.stage.enqueues, **where)
 
     def _add_faces(self, builder: PlanBuilder, found: _Exchange, own: SubdomainSteps, lower: Subdomain, upper: Subdomain) -> None:
         """Add the faces sent between two neighbours, one or both of which are this process. Both ends list them in the same order."""

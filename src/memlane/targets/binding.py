@@ -11,7 +11,21 @@ import numpy.typing as npt
 from memlane.errors import BadPlan, DeviceError
 from memlane.launch import Declared, DeclaredBuffer, DeviceArray, Kernel, LoadedModule, Target, module_digest
 from memlane.number_format import plural
-from memlane.plan import Action, Buffer, Execution, HostCall, Launch, Plan, Together, View, Wait, all_steps, lifetimes, raised_flags
+from memlane.plan import (
+    Action,
+    Buffer,
+    DeviceCall,
+    Execution,
+    HostCall,
+    Launch,
+    Plan,
+    Together,
+    View,
+    Wait,
+    all_steps,
+    lifetimes,
+    raised_flags,
+)
 from memlane.ptx import Module
 from memlane.targets.signals import signal_module
 
@@ -97,7 +111,7 @@ def _views(action: Action) -> Iterator[View]:
             yield from _views(launch)
         return
     yield from action.flags if isinstance(action, Wait) else raised_flags(action)
-    if isinstance(action, Launch | HostCall):
+    if isinstance(action, Launch | HostCall | DeviceCall):
         yield from (value for value in action.arguments if isinstance(value, View))
     yield from (touch.view for touch in action.touches)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,13 +13,25 @@ import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
 
 from memlane.errors import BadLaunch, BadPlan
-from memlane.launch import BoundCall, BoundCopy, BoundStep, DeviceArray, End, Origin, Target, apply_observers, has_observers, show_step
+from memlane.launch import (
+    BoundCall,
+    BoundCopy,
+    BoundEnqueue,
+    BoundStep,
+    DeviceArray,
+    End,
+    Origin,
+    Target,
+    apply_observers,
+    has_observers,
+    show_step,
+)
 from memlane.launch import Launch as BoundLaunch
-from memlane.plan import Action, Buffer, Copy, Execution, HostCall, Launch, Put, Together, View, Wait, signals
+from memlane.plan import Action, Buffer, Copy, DeviceCall, Execution, HostCall, Launch, Put, Together, View, Wait, signals
 from memlane.targets.binding import Memory, Modules, check_use
 from memlane.targets.signals import Signals
 
-BoundAction = BoundLaunch | BoundCopy | BoundCall
+BoundAction = BoundLaunch | BoundCopy | BoundCall | BoundEnqueue
 
 
 class BoundActions:
@@ -60,20 +72,19 @@ class BoundActions:
         return [action for _, found in self._bound.values() for action, _ in found if isinstance(action, BoundLaunch)]
 
     def steps(self, order: Sequence[Execution]) -> tuple[list[BoundStep], list[range]]:
-        """Return the steps of consecutive executions, and the positions of each execution's steps.
+        """Return the steps of some executions, in order, and the positions of each execution's steps.
 
-        Dependencies on earlier executions are taken to be satisfied. On GPUs a wait for flags has no edge from the put: its kernel polls
+        Dependencies on other executions are taken to be satisfied. On GPUs a wait for flags has no edge from the put: its kernel polls
         the flags.
         """
         steps: list[BoundStep] = []
-        first = order[0].number if order else 0
         places: list[range] = []
-        ends: list[list[int]] = []
+        ends: dict[int, list[int]] = {}
         for execution in order:
             begun = len(steps)
-            needed = [number for number in execution.waits if number >= first and not self.ordered_by_flags(self.order[number], execution)]
-            waits = tuple(position for number in needed for position in ends[number - first])
-            ends.append([])
+            needed = [number for number in execution.waits if number in ends and not self.ordered_by_flags(self.order[number], execution)]
+            waits = tuple(position for number in needed for position in ends[number])
+            ends[execution.number] = []
             for bound, target in self.of(execution):
                 action = self.observed_action(execution, bound, target)
                 staged = self._staged(execution.action, action) if isinstance(action, BoundCopy) else (action,)
@@ -81,7 +92,7 @@ class BoundActions:
                 for number, one in enumerate(staged):
                     after = (len(steps) - 1,) if number else waits
                     steps.append(BoundStep(one, target, after, beside, is_urgent=execution.step.is_urgent))
-                ends[-1].append(len(steps) - 1)
+                ends[execution.number].append(len(steps) - 1)
             places.append(range(begun, len(steps)))
         return steps, places
 
@@ -135,6 +146,9 @@ class BoundActions:
             elif isinstance(action, Put | Wait):
                 assert device is not None
                 found = [(self._signal(action, device), self.targets[device])]
+            elif isinstance(action, DeviceCall):
+                assert device is not None
+                found = [(self._device_call(action, self.targets[device]), self.targets[device])]
             else:
                 found = [(self._call(action), None)]
             self._bound[key] = action, found
@@ -160,12 +174,27 @@ class BoundActions:
         return self.flags.put(action, map(self._copy, action.copies), self._modules.signal_kernel("memlane_put", target))
 
     def _call(self, call: HostCall) -> BoundCall:
-        try:
-            function = pkgutil.resolve_name(call.function)
-        except (ImportError, AttributeError) as error:
-            raise BadPlan(f"host function {call.function} cannot be imported: {error}") from None
         values = [self._host_view(value) if isinstance(value, View) else value for value in call.arguments]
-        return BoundCall(partial(function, *values))
+        return BoundCall(partial(_imported(call.function), *values))
+
+    def _device_call(self, call: DeviceCall, target: Target) -> BoundCall | BoundEnqueue:
+        if call.enqueues and target.modelled:
+            raise BadPlan(f"{call.function} enqueues work on a stream of a GPU, and {target.name} has none: run the plan on a GPU")
+        function, values = _imported(call.function), [self._passed(value, target) for value in call.arguments]
+        if call.enqueues:
+            return BoundEnqueue(lambda stream: function(stream, *values))
+
+        def run() -> None:
+            with target.calling():
+                function(*values)
+
+        return BoundCall(run)
+
+    def _passed(self, value: object, target: Target) -> object:
+        """Return an argument of a function that uses memory of a device."""
+        if not isinstance(value, View):
+            return value
+        return self._host_view(value) if value.buffer.is_on_host else self._argument(value, target)
 
     # -- memory ------------------------------------------------------------------------------------------------------------------
 
@@ -195,6 +224,14 @@ class BoundActions:
 
     def value(self, view: View) -> bool:
         return bool(self._host_view(view).reshape(-1)[0])
+
+
+def _imported(name: str) -> Callable[..., None]:
+    try:
+        function: Callable[..., None] = pkgutil.resolve_name(name)
+    except (ImportError, AttributeError) as error:
+        raise BadPlan(f"host function {name} cannot be imported: {error}") from None
+    return function
 
 
 def _host_copy(to: npt.NDArray[Any], of: npt.NDArray[Any]) -> BoundCall:

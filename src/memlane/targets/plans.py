@@ -4,22 +4,24 @@
     run["result"]                   # the memory bound to the buffer, or allocated for it
 
 Binding happens only here: a buffer becomes memory, a kernel reference a kernel of a loaded module, a device a target. On GPUs a plan runs
-as CUDA graphs over all its devices; a repeat of many turns is one graph of some of them, replayed. On other targets its steps run one after
-another in the order of `memlane.plan.executions`, one of the orders that the plan allows.
+as CUDA graphs over all its devices; a repeat of many turns is one graph of some of them, replayed. Device calls that enqueue nothing are
+made between graphs (`plan_pieces`). On other targets the steps run one after another in the order of `memlane.plan.executions`, one of the
+orders that the plan allows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
 
 from memlane.emulate.engine import Clocked, Engine, needs_clock
 from memlane.errors import BadPlan, DeviceError
 from memlane.launch import (
     BoundCall,
+    BoundEnqueue,
+    BoundStep,
     DeviceArray,
     Event,
     LoadedModule,
@@ -30,12 +32,12 @@ from memlane.launch import (
 )
 from memlane.launch import Launch as BoundLaunch
 from memlane.plan import (
+    EarlyEnds,
     Execution,
     Plan,
     Repeat,
     Segment,
     Span,
-    Step,
     Timeline,
     all_repeats,
     check,
@@ -47,6 +49,7 @@ from memlane.targets.binding import Memory, Modules, bound_memory, declared
 from memlane.targets.bound_actions import BoundActions
 from memlane.targets.names import target as named_target
 from memlane.targets.plan_graphs import PlanGraph, SeparateGraphs, steps_of_device
+from memlane.targets.plan_pieces import PlanPieces, is_made_between_graphs
 from memlane.targets.signals import Signals
 
 
@@ -121,13 +124,18 @@ class BoundPlan:
         as in the graph.
         """
         with self._actions.flags.counting():
-            if serial or not self._can_use_graphs or any(repeat.until is not None for repeat in all_repeats(self.plan.steps)):
+            if serial or self._has_calls or not self._can_use_graphs or self._may_end_early:
                 turns = self._run_one_by_one()
             else:
                 graph, turns = self._graph(self.order), {}
                 graph.replay()
                 graph.wait()
         return self._result(turns)
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether its CUDA graphs exist, so that `start` only starts them."""
+        return self._graphs is not None and not has_observers()
 
     def start(self, stream: object = None) -> StartedPlan:
         """Start every step on a stream of the first target or of another library, and return an object to wait for or to await.
@@ -136,16 +144,20 @@ class BoundPlan:
         when this returns.
         """
         place = self.targets[0].stream_of(stream)
-        graphs = self._segment_graphs() if self._can_use_graphs else []
-        flags = self._actions.flags
+        one_by_one = not self._can_use_graphs or (self._has_calls and (has_observers() or self._may_end_early))
+        graphs = [] if one_by_one or self._has_calls else self._segment_graphs()
+        flags, turns = self._actions.flags, dict[tuple[int, ...], int]()
         with flags.counting(later=True):
-            if not self._can_use_graphs:
+            if one_by_one:
                 turns = self._run_one_by_one()
+            elif self._has_calls:
+                self._pieces.run(place)
             elif self._is_separable:
                 turns = self._start_separately(graphs, place)
             else:
                 turns = self._start_graphs(graphs, place)
-        return StartedPlan(self._result(turns), self.targets[0].record(place), [graph for _, graph in graphs], flags)
+        started = self._pieces.graphs if self._has_calls and not one_by_one else [graph for _, graph in graphs]
+        return StartedPlan(self._result(turns), self.targets[0].record(place), started, flags)
 
     def time(self) -> Timeline:
         """Execute every step once, wait, and return when each ran: measured on GPUs, modelled on emulated devices.
@@ -156,6 +168,7 @@ class BoundPlan:
         """
         self._refuse_early_ends()
         if self._can_use_graphs:
+            self._refuse_calls()
             steps, places = self._actions.steps(self.order)
             graph = self.targets[0].graph_of_steps(steps, timed=True)
             graph.replay()
@@ -163,7 +176,7 @@ class BoundPlan:
             return self._measured([[times[position] for position in own] for own in places])
         if not all(target.modelled for target in self.targets):
             raise BadPlan("times of emulated devices and of GPUs cannot be combined: give the plan targets of one kind")
-        return self._run_on_clock(_Ends(self.plan))
+        return self._run_on_clock(EarlyEnds(self.plan))
 
     def one_by_one(self) -> Iterator[tuple[Execution, tuple[BoundLaunch, ...], Callable[[], None]]]:
         """Yield the executions in an order that the plan allows, each with its unobserved launches and a function that executes it.
@@ -176,8 +189,27 @@ class BoundPlan:
                 launches = tuple(action for action, _ in self._actions.of(execution) if isinstance(action, BoundLaunch))
                 yield execution, launches, partial(self._start, execution)
 
+    @property
+    def _may_end_early(self) -> bool:
+        return any(repeat.until is not None for repeat in all_repeats(self.plan.steps))
+
+    @cached_property
+    def _has_calls(self) -> bool:
+        """Whether there are device calls that are made between graphs."""
+        return any(map(is_made_between_graphs, self.order))
+
+    @cached_property
+    def _pieces(self) -> PlanPieces:
+        return PlanPieces(self.order, self._actions, self.targets[0])
+
+    def _refuse_calls(self) -> None:
+        if self._has_calls:
+            raise BadPlan(
+                "a plan whose device calls are made between CUDA graphs is not a single graph, so a GPU cannot time its steps: run it"
+            )
+
     def _refuse_early_ends(self) -> None:
-        if any(repeat.until is not None for repeat in all_repeats(self.plan.steps)):
+        if self._may_end_early:
             raise BadPlan(
                 "a plan with a repeat that may end early cannot be timed in advance: run it, or give the repeat a fixed number of turns"
             )
@@ -188,7 +220,7 @@ class BoundPlan:
         first = min((span.start_ns for span in spans), default=0.0)
         return Timeline(tuple(replace(one, start_ns=one.start_ns - first, end_ns=one.end_ns - first) for one in spans), is_modelled=False)
 
-    def _run_on_clock(self, ends: _Ends) -> Timeline:
+    def _run_on_clock(self, ends: EarlyEnds) -> Timeline:
         """Execute the steps on emulated devices, each at its modelled time."""
         return Engine(self.targets).run(self.order, self._start, lambda execution: ends.is_over(execution, self._actions.value))
 
@@ -224,7 +256,7 @@ class BoundPlan:
         return not any(target.modelled for target in self.targets) and all(item.until is None for item in inner)
 
     def _run_one_by_one(self) -> dict[tuple[int, ...], int]:
-        ends = _Ends(self.plan)
+        ends = EarlyEnds(self.plan)
         launches = self._actions.launches
         if self.targets[0].modelled and needs_clock(self.order, self.targets, launches):
             self._run_on_clock(ends)
@@ -254,6 +286,11 @@ class BoundPlan:
                 action.kernel.target.launch(*launches)
             elif isinstance(action, BoundCall):
                 action.call()
+            elif isinstance(action, BoundEnqueue):
+                assert target is not None
+                graph = target.graph_of_steps([BoundStep(action, target)])
+                graph.replay()
+                graph.wait()
             else:
                 (target or self.targets[0]).copy(action)
 
@@ -296,8 +333,10 @@ class BoundPlan:
 
         Raises BadLaunch if the targets have no graphs, and BadPlan for a repeat that may end early, which only `run` supports.
         """
-        if any(repeat.until is not None for repeat in all_repeats(self.plan.steps)):
+        if self._may_end_early:
             raise BadPlan("a plan with a repeat that may end early cannot be a single graph: run it")
+        if not self.targets[0].modelled:
+            self._refuse_calls()
         steps, places = self._actions.steps(self.order)
         return PlanGraph(self.plan, self.targets, self._actions, self.targets[0].graph_of_steps(steps), places)
 
@@ -349,33 +388,3 @@ class StartedPlan:
     def __await__(self) -> Generator[object, None, PlanRun]:
         yield from self.event.__await__()
         return self.wait()
-
-
-@dataclass
-class _Ends:
-    """Record of the repeats that have ended early while a plan runs."""
-
-    plan: Plan
-    turns: dict[tuple[int, ...], int] = field(default_factory=dict)
-    _checked_turns: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[int, bool]] = field(default_factory=dict)
-    """Repeat and turns of the enclosing ones -> last turn before which the end was checked, and whether it has ended."""
-
-    def is_over(self, execution: Execution, value: Any) -> bool:
-        """Return whether to skip an execution because an enclosing repeat has ended; checks end conditions as needed."""
-        items: Sequence[Step | Repeat] = self.plan.steps
-        for depth, position in enumerate(execution.path[:-1]):
-            repeat = items[position]
-            assert isinstance(repeat, Repeat)
-            items = repeat.steps
-            if repeat.until is None:
-                continue
-            path, around, turn = execution.path[: depth + 1], execution.turns[:depth], execution.turns[depth]
-            looked, over = self._checked_turns.get((path, around), (0, False))
-            if not over and turn > looked:
-                if turn % repeat.every == 0:
-                    over = value(repeat.until)
-                self._checked_turns[path, around] = turn, over
-            if over:
-                return True
-            self.turns[path] = turn + 1
-        return False

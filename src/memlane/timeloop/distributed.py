@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from memlane.errors import MemlaneError, RankError, StencilError
-from memlane.launch import Target
+from memlane.errors import MemlaneError, MissingDependency, RankError, StencilError
+from memlane.launch import DeviceArray, Target
+from memlane.plan import Timeline
 from memlane.stencils import Problem, RankStage, SharedStage, Subdomain, Turn, Variant
-from memlane.targets import target_of_process
+from memlane.targets import BoundPlan, PlanRun, target_of_process
+from memlane.timeloop.direct import WAYS, NcclLink, check_mpi, check_target
 from memlane.timeloop.engine import architecture
-from memlane.timeloop.mpi import EXCHANGE, Ranks, world
+from memlane.timeloop.mpi import Ranks, world
 from memlane.timeloop.parts import SharedField, computed_cells
-from memlane.timeloop.points import Recorded
+from memlane.timeloop.points import Recorded, Tables
 from memlane.timeloop.run import Run
 from memlane.timeloop.series import Series
 from memlane.timeloop.shared import SharedRun
@@ -26,20 +29,27 @@ from memlane.timeloop.sharing import Choice, check_one_part, choose, copy_rate, 
 from memlane.timeloop.snapshots import read_snapshot, write_snapshot
 
 
-def distributed(problem: Problem, values: Mapping[str, Any], targets: Sequence[Target] | None, **options: Any) -> Run:
+def distributed(
+    problem: Problem, values: Mapping[str, Any], targets: Sequence[Target] | None, *, transport: str = "mpi", **options: Any
+) -> Run:
     """Return the run of this rank: on its own target, with a subdomain of the grid where there are several ranks.
 
     `targets` is the target of this rank. None selects that of `ml.target()`, or, on a machine with several GPUs, the GPU with the rank's
     number on its machine.
     """
-    ranks = world()
+    try:
+        ranks = world()
+    except MissingDependency:
+        raise MissingDependency(f"transport={transport!r}", "mpi") from None
     if targets is not None and len(targets) != 1:
-        raise StencilError(f"with transport='mpi' each rank has one target, and {len(targets)} were given: pass one, and start more ranks")
+        raise StencilError(
+            f"with transport={transport!r} each rank has one target, and {len(targets)} were given: pass one, and start more ranks"
+        )
     own = target_of_process(ranks.number_on_machine) if targets is None else targets[0]
     if ranks.count == 1:
         check_one_part(problem.grid, options["decomposition"])
         return Run(problem, values, target=own, variant=options["variant"], fmad=options["fmad"])
-    return DistributedRun(problem, values, ranks=ranks, target=own, **options)
+    return DistributedRun(problem, values, ranks=ranks, target=own, transport=transport, **options)
 
 
 _PIECE = 4096
@@ -88,7 +98,8 @@ class DistributedRun(SharedRun):
     if run.rank == 0:
         print(run, u.mean())
 
-    Planes that neighbours need are copied to the host, sent by MPI, and copied to the neighbour's device. Fields have the same bits as on
+    With `"mpi"`, planes that neighbours need are copied to the host, sent by MPI, and copied to the neighbour's device. With `"mpi-cuda"`
+    and `"nccl"`, MPI or NCCL sends them from the memory of one device to that of the other. Fields have the same bits as on
     one device. Reductions have the same bits on every rank: minima and maxima those of one device, sums those of the subdomains added in
     order.
     """
@@ -100,6 +111,7 @@ class DistributedRun(SharedRun):
         *,
         ranks: Ranks,
         target: Target,
+        transport: str = "mpi",
         variant: Variant | str | None = None,
         fmad: bool = True,
         exchange_every: int | str = "auto",
@@ -110,29 +122,33 @@ class DistributedRun(SharedRun):
         self._begin(problem, values)
         self.target, self.targets = target, (target,)
         self._ranks, self.rank, self.ranks = ranks, ranks.number, ranks.count
-        self.transport, self.transport_reason = "mpi", "messages of MPI through memory of the host"
-        about: list[_About] = ranks.all_of(
-            _About.of(
-                problem, target, variant=variant, exchange_every=exchange_every, overlap=overlap, fmad=fmad, decomposition=decomposition
-            ),
-            "what each rank prepares",
-        )
+        self.transport, self._way = transport, WAYS[transport]
+        self.transport_reason = self._way.reason
+        options = {"transport": transport, "variant": variant, "exchange_every": exchange_every, "overlap": overlap, "fmad": fmad}
+        own = _About.of(problem, target, decomposition=decomposition, **options)
+        about: list[_About] = ranks.all_of(own, "what each rank prepares")
         _check_same(about)
+        check_target(transport, target)
         ways = decompositions(problem.grid, [one.rate for one in about], decomposition)
         choice: Choice | None = None
         refused: Exception | None = None
         try:
-            choice = choose(problem, ways, target, variant, exchange_every, "mpi", overlap) if self.rank == 0 else None
+            choice = choose(problem, ways, target, variant, exchange_every, transport, overlap) if self.rank == 0 else None
         except MemlaneError as error:
             refused = error
         agreed = self._agreed(choice, refused, "how kernels are cut")[0]
         self._cut(ways[agreed.way], agreed, fmad)
-        refused = None
+        self._load_on_all(values, min(about, key=lambda one: one.capability).architecture)
+        neighbours = {one.device for pair in self.decomposition.neighbours for one in pair if self.subdomain in pair}
+        self._link = NcclLink(ranks, target, neighbours, self._agreed) if transport == "nccl" else None
+
+    def _load_on_all(self, values: Mapping[str, Any], architecture: str) -> None:
+        """Compile the kernels and allocate memory on all ranks. An error of one rank is raised on all."""
+        refused: Exception | None = None
         try:
-            if not target.modelled and not ranks.calls_from_any_thread:
-                raise RankError("MPI was started for calls of one thread: let mpi4py start it, with mpi4py.rc.thread_level = 'multiple'")
-            oldest = min(range(self.ranks), key=lambda at: about[at].capability)
-            self._load(values, about[oldest].architecture)
+            check_mpi(self.transport, self.target, self._ranks)
+            with self._memory():
+                self._load(values, architecture)
         except (MemlaneError, MemoryError) as error:
             refused = error
         self._agreed(None, refused, "memory and kernels")
@@ -184,7 +200,33 @@ class DistributedRun(SharedRun):
 
     def _stage(self, turn: Turn, turns: int, varying: bool) -> SharedStage:
         rows = turn.steps * turns if varying else 1
-        return RankStage(self.decomposition, turn, turns, self._wanted, rows, self._strips, self.overlap, own=self.rank, function=EXCHANGE)
+        way = self._way
+        return RankStage(
+            self.decomposition, turn, turns, self._wanted, rows, self._strips, self.overlap,
+            own=self.rank, function=way.function, is_direct=way.is_direct, enqueues=way.enqueues,
+        )  # fmt: skip
+
+    def _memory(self) -> AbstractContextManager[None]:
+        """Return a `with` block in which memory is allocated from which the transport can send."""
+        return self.target.mappable() if self._way.is_direct and not self._way.enqueues else nullcontext()
+
+    def _bound(self, stage: SharedStage, scalars: Sequence[DeviceArray], tables: Sequence[Tables]) -> BoundPlan:
+        with self._memory():
+            return super()._bound(stage, scalars, tables)
+
+    def _run(self, bound: BoundPlan) -> PlanRun:
+        return super()._run(bound) if self._link is None else self._link.run(bound)
+
+    def timeline(self, steps: int | None = None) -> Timeline:
+        """See `SharedRun.timeline`. Every rank must call it. Raise StencilError for `"mpi-cuda"` on GPUs, whose plan is no single graph."""
+        if self._way.is_direct and not self._way.enqueues and not self.target.modelled:
+            raise StencilError(
+                f"with transport={self.transport!r} ranks exchange between CUDA graphs, which cannot be timed as one: time steps as a whole"
+            )
+        if self._link is None:
+            return super().timeline(steps)
+        with self._ranks.telling(), self._ranks.ending("the timeline of steps with exchanges by NCCL"):
+            return super().timeline(steps)
 
     def _advance(self, count: int, schedule: Mapping[str, np.ndarray[Any, Any]], first: int, reduces: bool) -> None:
         with self._ranks.telling():

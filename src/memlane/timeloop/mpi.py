@@ -8,11 +8,13 @@ for it is sent to them, and raised there too.
 from __future__ import annotations
 
 import atexit
+import ctypes
 import os
 import pickle
 import sys
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
@@ -21,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memlane.errors import MissingDependency, RankError
+from memlane.launch import DeviceArray
 from memlane.packages import pip_install
 from memlane.source import shortened
 
@@ -30,6 +33,8 @@ LIMIT_S = 20.0
 """Default of the seconds that a rank waits for another."""
 EXCHANGE = "memlane.timeloop.mpi:exchange"
 """Name in plans of the host function that exchanges planes."""
+EXCHANGE_ON_DEVICES = "memlane.timeloop.mpi:exchange_on_devices"
+"""Name in plans of the function that exchanges planes in memory of devices."""
 
 _GRACE_S = 2.0
 """Seconds to wait for answers, and for reports of other ranks before a failed rank ends all."""
@@ -54,6 +59,13 @@ def exchange(sends: int, *messages: Any) -> None:
     """Send and receive messages at the same time: for each the number of the other rank and its bytes, first `sends` that are sent."""
     pairs = list(zip(messages[::2], messages[1::2], strict=True))
     world().exchange(pairs[:sends], pairs[sends:])
+
+
+def exchange_on_devices(sends: int, *messages: Any) -> None:
+    """Do the same with arrays in memory of devices, which MPI gets as they are."""
+    ranks, given = world(), list(zip(messages[::2], messages[1::2], strict=True))
+    pairs = [(rank, ranks.memory_of(array, is_written=at >= sends)) for at, (rank, array) in enumerate(given)]
+    ranks.exchange(pairs[:sends], pairs[sends:])
 
 
 def _library() -> Any:
@@ -110,14 +122,37 @@ class Ranks:
         """The number of this rank among those on its machine."""
 
     @property
+    def version(self) -> str:
+        """The name and the version of the MPI library."""
+        first = str(self._mpi.Get_library_version()).partition("\n")[0]
+        return " ".join(shortened(first.partition(",")[0]).split())
+
+    @property
+    def memory_kinds(self) -> str:
+        """The kinds of memory that MPI takes, separated by commas; empty if it does not say."""
+        return str(self._mpi.COMM_WORLD.Get_info().get("mpi_memory_alloc_kinds") or "")
+
+    @property
+    def says_cuda(self) -> bool:
+        """Whether MPI says by its function `MPIX_Query_cuda_support` that it takes memory of GPUs. Not every MPI has this function."""
+        with suppress(OSError, AttributeError):
+            return bool(ctypes.CDLL(self._mpi.__file__).MPIX_Query_cuda_support())
+        return False
+
+    @property
     def calls_from_any_thread(self) -> bool:
         """Whether MPI was started so that the threads of a GPU's driver may call it."""
         return bool(self._mpi.Query_thread() >= self._mpi.THREAD_SERIALIZED)
 
     # -- messages ----------------------------------------------------------------------------------------------------------------
 
-    def exchange(self, sends: Sequence[tuple[int, npt.NDArray[Any]]], receives: Sequence[tuple[int, npt.NDArray[Any]]]) -> None:
-        """Send and receive arrays of bytes, one for each rank that is named."""
+    def memory_of(self, array: DeviceArray, is_written: bool) -> Any:
+        """Return memory of a device for messages: of an emulated device as an array of bytes, of a GPU by its address."""
+        found = array.target.host_bytes(array.address, array.nbytes, is_written=is_written)
+        return self._mpi.buffer.fromaddress(array.address, array.nbytes) if found is None else found
+
+    def exchange(self, sends: Sequence[tuple[int, Any]], receives: Sequence[tuple[int, Any]]) -> None:
+        """Send and receive arrays of bytes, or other memory, one for each rank that is named."""
         self._check()
         byte = self._mpi.BYTE
         requests = [self._comm.Irecv([array, byte], source=rank) for rank, array in receives]
@@ -169,17 +204,22 @@ class Ranks:
     # -- waiting -----------------------------------------------------------------------------------------------------------------
 
     def _wait(self, requests: list[Any], what: str, nbytes: int = 0) -> None:
+        self.wait_until(lambda: bool(self._mpi.Request.Testall(requests)), what, nbytes)
+
+    def wait_until(self, is_done: Callable[[], bool], what: str, nbytes: int = 0, nap_part: float = _NAP_PART) -> None:
+        """Poll until a function returns True, as long as the limit allows; `nap_part` is the share of the time waited between two polls."""
+        self._check()
         began = time.monotonic()
         self._waits_for = what
         patience = self.limit_s + nbytes / _BYTES_PER_S
         try:
-            while not self._mpi.Request.Testall(requests):
+            while not is_done():
                 self._listen()
                 waited = time.monotonic() - began
                 if waited > patience:
-                    self._ask(requests, patience)
+                    self._ask(is_done, patience)
                     return
-                time.sleep(0 if waited < _SPIN_S else min(_NAP_PART * waited, _LONGEST_NAP_S))
+                time.sleep(0 if waited < _SPIN_S else min(nap_part * waited, _LONGEST_NAP_S))
         except self._mpi.Exception as error:
             self._fail(f"rank {self.number} waited for {what}, and MPI says: {error}")
 
@@ -213,13 +253,13 @@ class Ranks:
             if rank != self.number:
                 self._tell(rank, tag, text)
 
-    def _ask(self, requests: list[Any], waited: float) -> None:
+    def _ask(self, is_done: Callable[[], bool], waited: float) -> None:
         """Determine why no message arrived, and raise it as an error; return if one arrives meanwhile."""
         self._heard.clear()
         self._tell_all(_QUESTION, self._waits_for)
         asked = time.monotonic()
         while time.monotonic() - asked < _GRACE_S:
-            if self._mpi.Request.Testall(requests):
+            if is_done():
                 return
             self._listen()
             time.sleep(_LONGEST_NAP_S)
@@ -238,6 +278,24 @@ class Ranks:
         self._fail(text)
 
     # -- failures ----------------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def ending(self, what: str) -> Iterator[None]:
+        """End all ranks if the `with` block, whose calls of other libraries this class cannot interrupt, takes longer than the limit."""
+
+        def end() -> None:
+            print(
+                f"RankError: rank {self.number} has waited {self.limit_s:g} s for {what}, and ends all ranks", file=sys.stderr, flush=True
+            )
+            self._mpi.COMM_WORLD.Abort(1)
+
+        timer = threading.Timer(self.limit_s, end)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     @contextmanager
     def telling(self) -> Iterator[None]:

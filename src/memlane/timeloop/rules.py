@@ -17,7 +17,7 @@ from memlane.timeloop.distributed import distributed
 from memlane.timeloop.memory import as_host, dtype_of
 from memlane.timeloop.run import Run
 from memlane.timeloop.shared import SharedRun
-from memlane.timeloop.sharing import TRANSPORTS, check_one_part
+from memlane.timeloop.sharing import RANKS_BY, TRANSPORTS, check_one_part
 
 
 @overload
@@ -79,10 +79,12 @@ class Stencil:
         The options are for several devices. `exchange_every` is the number of steps between two exchanges of planes. `transport` selects
         how planes are sent: `"peer"`, by copies from device to device; `"flags"`, by stores of the devices, which signal each other
         without the host; `"persistent"`, by such stores inside kernels that make many steps; `"host"`, through pinned memory of the host;
-        `"auto"`, by copies from device to device where that is possible, else through the host. With `"mpi"` the processes of an MPI
-        program share the grid: all make the same calls, and each has a subdomain on one target. `overlap` splits launches into borders,
-        after which devices exchange, and the cells between them. `decomposition` is the number of parts along each axis, as `(2, 2, 1)`
-        for four devices; by default slabs along the first. A model of the chip and its links chooses options that are `"auto"`.
+        `"auto"`, by copies from device to device where that is possible, else through the host. With `"mpi"`, `"mpi-cuda"` and `"nccl"`
+        the processes of an MPI program share the grid: all make the same calls, and each has a subdomain on one target. They exchange
+        messages of MPI through the host, messages of a CUDA-aware MPI from GPU memory, or sends and receives of NCCL. `overlap` splits
+        launches into borders, after which devices exchange, and the cells between them. `decomposition` is the number of parts along each
+        axis, as `(2, 2, 1)` for four devices; by default slabs along the first. A model of the chip and its links chooses options that are
+        `"auto"`.
         """
         for rule in self.rules:
             grid.check(rule)
@@ -136,20 +138,20 @@ class Discretized:
         NumPy, CuPy and PyTorch. Fields have the grid's type, or the type in `dtypes`; arrays of booleans are masks, which conditions read.
         `swap` holds the names that swap after each step, `("new", "u")`, or several such groups; of three names, `("new", "u", "old")`,
         each takes the place of the next. `targets` are the targets to run on, by default that of `ml.target()`. Of several, as returned by
-        `ml.devices`, each has a subdomain of the grid, by default a slab along the first axis. With `transport="mpi"` it is the target
-        of this rank, by default the GPU with the rank's number on its machine. `variant` is the variant of the kernels; by
-        default a model of the chip chooses it, with `"timed"` a few timed launches. `fmad=False` disables fused multiply-adds, so that
-        results equal those of NumPy bit by bit (except for functions such as `exp`). `exact_sums=True` makes sums over all cells (`+=` on a
-        parameter) exact, and rounded once, so that they have the same bits on any number of devices and ranks, for any decomposition; a
-        step that reduces then takes longer.
+        `ml.devices`, each has a subdomain of the grid, by default a slab along the first axis. With a transport between ranks it is the
+        target of this rank, by default the GPU with the rank's number on its machine. `variant` is the variant of the kernels; by default a
+        model of the chip chooses it, with `"timed"` a few timed launches. `fmad=False` disables fused multiply-adds, so that results equal
+        those of NumPy bit by bit (except for functions such as `exp`). `exact_sums=True` makes sums over all cells (`+=` on a parameter)
+        exact, and rounded once, so that they have the same bits on any number of devices and ranks, for any decomposition; a step that
+        reduces then takes longer.
 
         Raise StencilError for values that do not fit, and DeviceError if memory is exhausted.
         """
         problem = replace(self._problem(swap, values, dtypes), exact_sums=exact_sums)
         given = None if targets is None else (targets,) if isinstance(targets, Target) else tuple(targets)
-        if self.transport == "mpi":
+        if self.transport in RANKS_BY:
             options: dict[str, Any] = {"exchange_every": self.exchange_every, "overlap": self.overlap, "decomposition": self.decomposition}
-            return distributed(problem, values, given, variant=variant, fmad=fmad, **options)
+            return distributed(problem, values, given, transport=self.transport, variant=variant, fmad=fmad, **options)
         several = (named_target(),) if given is None else given
         if not several:
             raise StencilError("targets is empty: pass at least one, as ml.target(...) and ml.devices(...) give them")

@@ -36,7 +36,7 @@ from memlane.stencils.geometry import ALIGNED, itemsize
 from memlane.stencils.persistent_stage import ARRIVED, SIGNALS, StayingKernel
 from memlane.stencils.stages import REDUCTIONS, SCALARS, field_buffers, on_device
 from memlane.stencils.turns import no_margins, wider, widest
-from memlane.targets import BoundPlan
+from memlane.targets import BoundPlan, PlanRun
 from memlane.timeloop.engine import BoundPlans, PointKernels, architecture, bound_to, compiled, reduced
 from memlane.timeloop.memory import KeptTables, as_host
 from memlane.timeloop.parts import SharedField, computed_planes, upload_part, write_part
@@ -307,7 +307,7 @@ class SharedRun(Run):
 
     def _execute(self, stage: SharedStage, table: npt.NDArray[Any]) -> None:
         tables = self._point_tables(stage)
-        result = self._bound(stage, self._scalars_of(table), tables).run()
+        result = self._run(self._bound(stage, self._scalars_of(table), tables))
         if isinstance(stage, PersistentStage):
             self._residence.check(self.decomposition)
         self._points.take_probes(tables, stage.steps)
@@ -315,6 +315,10 @@ class SharedRun(Run):
         if any(kernel.reductions for kernel in stage.turn.kernels):
             own = [np.asarray(result[on_device(REDUCTIONS, subdomain.device)]) for subdomain in self._subdomains]
             self.reductions |= reduced(stage.turn.kernels, self._totals(own))
+
+    def _run(self, bound: BoundPlan) -> PlanRun:
+        """Run a bound plan and wait for it."""
+        return bound.run()
 
     def _scalars_of(self, table: npt.NDArray[Any]) -> list[DeviceArray]:
         """Return a table of scalars on each device."""

@@ -17,7 +17,11 @@ from memlane.stencils.choice import beside_border, estimates
 from memlane.stencils.scaling import Prediction, best_exchange
 from memlane.stencils.scaling.regions import divisions
 
-TRANSPORTS = ("peer", "flags", "persistent", "host", "mpi")
+RANKS_BY = ("mpi", "mpi-cuda", "nccl")
+"""Transports between the ranks of an MPI program."""
+TRANSPORTS = ("peer", "flags", "persistent", "host", *RANKS_BY)
+_LINKS = {"host": "host", "mpi": "host", **{name: name for name in ("flags", "persistent", "mpi-cuda", "nccl")}}
+"""Links of the chip's file by transport. For the others its first link counts."""
 
 
 def check_targets(targets: Sequence[Target]) -> None:
@@ -166,7 +170,7 @@ def _predicted(
         decomposition=decomposition.process_grid,
     )
     try:
-        return predict(transport={"host": "host", "mpi": "host", "flags": "flags", "persistent": "persistent"}.get(transport, ""))
+        return predict(transport=_LINKS.get(transport, ""))
     except NetworkError:  # the file has only links between peers
         return predict()
 

@@ -315,6 +315,17 @@ def test_few_blocks_march_through_few_planes() -> None:
     assert 128 * 65536 / long.cells_per_s == pytest.approx(37e-6, rel=0.03)
 
 
+@pytest.mark.parametrize("transport", ["nccl", "mpi-cuda"])
+def test_transports_without_measured_times_get_those_of_the_first_link_and_say_so(transport: str) -> None:
+    first, given = (plan_scaling(seven, CUBE, 2, [1, 2], network="h200-nvlink", transport=one) for one in ("peer", transport))
+    assert [row.step_us for row in first.rows] == [row.step_us for row in given.rows]
+    said = f"h200-nvlink has no times of {transport}: those of peer stand for them, without being fitted"
+    assert said in given.notes
+    assert said not in first.notes
+    own = wires(2.0, 40.0, transport)  # of a network that has them, they are used, and nothing is said
+    assert not [note for note in plan_scaling(seven, CUBE, 2, 1, network=own, transport=transport).notes if "stand for" in note]
+
+
 @pytest.mark.parametrize("transport", ["peer", "flags"])
 def test_rows_that_are_cut_cost_more_than_slabs(transport: str) -> None:
     """Borders along rows take whole warps for few cells."""

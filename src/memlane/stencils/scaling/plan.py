@@ -12,7 +12,7 @@ from memlane.chip import Chip
 from memlane.chip import from_file as chip_from_file
 from memlane.chip import load as load_chip
 from memlane.errors import NetworkError, StencilError
-from memlane.network import Network
+from memlane.network import UNMEASURED, Network
 from memlane.number_format import size
 from memlane.stencils.geometry import ALIGNED
 from memlane.stencils.grid import Grid
@@ -177,7 +177,11 @@ class _Planner:
     def notes(self) -> tuple[str, ...]:
         assumed = self.wires.assumed if self.wires is not None else ()
         name = self.wires.name if self.wires is not None else ""
-        return (*self.model.notes, *((f"{name}: assumed, with no source: {', '.join(assumed)}",) if assumed else ()))
+        notes = [*self.model.notes, *([f"{name}: assumed, with no source: {', '.join(assumed)}"] if assumed else [])]
+        if self.wires is not None and self.transport in UNMEASURED and self.transport not in self.wires.transports:
+            link = next(iter(self.wires.transports))
+            notes.append(f"{name} has no times of {self.transport}: those of {link} stand for them, without being fitted")
+        return tuple(notes)
 
     def with_devices(self, count: int, every: Sequence[int], axes: Sequence[int]) -> tuple[list[Prediction], list[str]]:
         """Return the predictions with so many devices, for each number of axes the fastest way to cut, and what is left out and why.
@@ -328,7 +332,7 @@ class _Planner:
         assert self.wires is not None
         link = self.wires.link(prod(parts), self.transport)
         cut = [axis for axis, has in enumerate(share.neighbours) if any(has)]
-        in_turn = link.name == "mpi" or self.demand.reads_corners(cut, k)
+        in_turn = link.name == "mpi" or self.transport in UNMEASURED or self.demand.reads_corners(cut, k)
         faces = {axis: (self.demand.face_bytes(share, axis, k, in_turn), sum(share.neighbours[axis])) for axis in cut}
         total = sum(link.exchange_us(*face) for face in faces.values()) if in_turn else link.exchange_us(0, 0, *faces.values())
         packed = [] if link.name == "flags" else [nbytes * count for axis, (nbytes, count) in faces.items() if axis and nbytes]
