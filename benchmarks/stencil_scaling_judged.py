@@ -56,8 +56,8 @@ class Setting:
         return cls(found["transport"], int(found["k"]), found["apart"] is None, parts)
 
 
-def predicted_us(case: Case, chip: Chip, count: int, setting: Setting, fused: int) -> float:
-    """Return the time of a setting by the model that chooses k, in us."""
+def predicted_us(case: Case, chip: Chip, count: int, setting: Setting, fused: int | None = None) -> float:
+    """Return the time of a setting by the model that chooses k, in us, with so many steps a launch; None takes the fastest number."""
     for transport in (setting.transport, ""):
         try:
             return best_exchange(
