@@ -61,8 +61,8 @@ RANK_TRANSPORTS = ("", f"{BY_RANKS}mpi-cuda", f"{BY_RANKS}nccl")
 DOUBLED = tuple(f"{name}, {TWICE}" for name in list(CASES)[:2])
 MINUTES = 9.0
 _ROUNDS, _ROUND_S, _MOST_STEPS = 3, 0.1, 10_000
-"""Rounds, and the time of one. Each is a call of `steps`, which takes 0.4 to 0.7 ms to start on two devices, so rounds of all numbers of devices
-take equally long."""
+"""Rounds, and the time of one, the same for all numbers of devices: a round is a call of `steps`, which starts in 0.4 to 0.7 ms on two
+devices."""
 _SHARE = 0.5
 """Share of a case's limit after which it begins nothing more: what has begun then must end within the rest."""
 _MOST_COMPARED = 1 << 27
