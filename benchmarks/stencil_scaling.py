@@ -1,10 +1,11 @@
 """Measure stencils on several GPUs: strong and weak scaling over 1, 2, 4 and 8 of them, every transport, 1 to 8 steps between exchanges.
 
-Each time is the median of 5 calls of `steps`, of about 20 ms or 1,000 steps each, everything included that a user waits for. All steps
+Each time is the median of 3 calls of `steps` of about 0.1 s, everything included that a user waits for. All steps
 between exchanges are run overlapped and not, over each transport between devices of one process, in slabs, and then in all other ways to
 cut the grid; `mpi`, `mpi-cuda` and `nccl` by as many ranks.
 Predictions are those of `stencil_scaling_predicted.json`, written and committed before this script was first run. Rows of `predicted over
-measured` compare each number of steps with what the model says of it. What a case finds no time for is named in a row `left out`.
+measured` compare each number of steps with what the model says of it. What a case finds no time for is named in a row `left out`; settings that
+should be slow come last.
 
 Rows of cases that a run does not measure, or has no time for, are kept from the result file that is there already, with their commit and
 date in the note. So machines of 2, 4 and 8 GPUs can follow each other. On emulated devices all times are those of the emulator's clock.
@@ -32,7 +33,7 @@ from running import machine, measure, parser
 from stencil_scaling_cases import CASES, EVERY, GAINS, WEAK, case_of, named
 from stencil_scaling_gains import BEST, BY, COUNTS, EACH_STEP, NO_TIME, TWICE, earlier, over_all, split
 from stencil_scaling_judged import Setting, model_rows, predicted_us, rejudge, shared_row
-from stencil_scaling_parts import FACES, exchange_rows, peer_times, rank_rows
+from stencil_scaling_parts import CALLS, FACES, call_rows, exchange_rows, peer_times, rank_rows
 
 from memlane.driver import Device
 from memlane.errors import MemlaneError
@@ -268,6 +269,7 @@ def names_of(counts: Sequence[int]) -> list[str]:
         grids = [named(name, count) for name in (*list(CASES)[:2], WEAK, *list(CASES)[2:]) for count in several]
         found += [title + by for title in grids for by in (BY if " devices" in title else ("",))]
         found += [named(FACES, count) + by for count in several if count > 1 for by in BY]
+        found += [named(CALLS, count) for count in several]
         found += [named(RANKS, count) + by for count in (several if max(counts) > 1 else (2,)) if count > 1 for by in RANK_TRANSPORTS]
     return found
 
@@ -287,6 +289,8 @@ def run_case(title: str, options: argparse.Namespace) -> list[Row]:
     if name == FACES:
         return list(exchange_rows(title, targets, BY[by], options.quick))
     case = case_of(name, count, options.quick)
+    if name == CALLS:
+        return list(call_rows(title, case, targets))
     rows = alone_rows(name, case, targets[0]) if count == 1 else shared_rows(name, case, targets, by, options, until, title)
     return reached(list(rows), targets[0], is_stated=not is_one)
 

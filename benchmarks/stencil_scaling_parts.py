@@ -23,6 +23,7 @@ from stencil_scaling_cases import CASES, GAINS
 
 from memlane.errors import MemlaneError
 from memlane.lab.result import NOT_MEASURED
+from memlane.lab.stencil.cases import Case
 from memlane.launch import Target
 from memlane.plan import Plan, PlanBuilder
 from memlane.stencils import Grid, Problem
@@ -31,6 +32,9 @@ from memlane.targets import BoundPlan
 from memlane.timeloop.shared import SharedRun
 
 FACES = "exchange of faces"
+CALLS = "calls of steps, 7-point 512^3"
+_CALLS = (12, 60, 300, 1200)
+"""Steps of a call."""
 _FACE_KIB = (64, 256, 1024)
 _THIN = 4
 """Planes of a slab that does nearly nothing but exchange."""
@@ -70,6 +74,27 @@ def exchange_rows(title: str, targets: Sequence[Target], transports: Sequence[st
             note = "" if reach is None or us <= reach else missed
             peer = {"step, us": round(shared, 3), "step of one device, us": round(alone, 3)}
             yield Row(case, f"step of {_THIN} planes a device over one device's", us, "us", reach, peer=peer, note=note)
+
+
+def call_rows(title: str, case: Case, targets: Sequence[Target]) -> Iterator[Row]:
+    """Yield the time of a step in calls of `steps` of different lengths: it contains a share of the start of the call."""
+    if targets[0].modelled:
+        yield Row(title, NOT_MEASURED, None, "", note="how long an emulator takes to start a call says nothing of a GPU")
+        return
+    run = SharedRun(case.problem, case.values(), targets=targets, transport="peer" if len(targets) > 1 else "auto")
+    unit, took = run.exchange_every * run.problem.period, {}
+    for steps in (max(unit, count // unit * unit) for count in _CALLS):
+        run.steps(steps).steps(steps)
+        times = []
+        for _ in range(_ROUNDS):
+            began = time.perf_counter()
+            run.steps(steps)
+            times.append(time.perf_counter() - began)
+        took[steps] = round(1e6 * statistics.median(times) / steps, 2)
+    longest = max(took)
+    peer = {f"{steps} steps": us for steps, us in took.items()}
+    note = f"{'peer, ' if len(targets) > 1 else ''}k = {run.exchange_every}, {run.variant.steps} a launch"
+    yield Row(title, f"time of a step in calls of {longest:,} steps", took[longest], "us", peer=peer, note=note)
 
 
 def reach_of(kib: int, targets: Sequence[Target]) -> float | None:

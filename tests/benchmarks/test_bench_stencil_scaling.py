@@ -27,7 +27,7 @@ def test_the_largest_number_of_devices_comes_first() -> None:
     eight = "7-point 256^3, 8 devices"
     assert names[:4] == [eight, f"{eight} by flags", f"{eight} by persistent kernels", "7-point 256^3, 1 device"]
     assert names.index("MPI ranks, 8 devices") < names.index("7-point 256^3, 4 devices") < names.index("7-point 256^3, 2 devices")
-    assert len(names) == len(set(names)) == 5 * (1 + 3 * 3) + 3 * 3 + 3 * 3
+    assert len(names) == len(set(names)) == 5 * (1 + 3 * 3) + 3 * 3 + 3 * 3 + 4
     # Of one GPU two ranks share it.
     assert names_of([1])[-3:] == [f"MPI ranks, 2 devices{by}" for by in ("", " by mpi-cuda", " by nccl")]
     assert names_of([1])[0] == "7-point 256^3, 2 slabs of one device"
