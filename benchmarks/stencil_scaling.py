@@ -2,10 +2,9 @@
 
 Each time is the median of 3 calls of `steps` of about 0.1 s, everything included that a user waits for. All steps
 between exchanges are run overlapped and not, over each transport between devices of one process, in slabs, and then in all other ways to
-cut the grid; `mpi`, `mpi-cuda` and `nccl` by as many ranks.
-Predictions are those of `stencil_scaling_predicted.json`, written and committed before this script was first run. Rows of `predicted over
-measured` compare each number of steps with what the model says of it. What a case finds no time for is named in a row `left out`; settings that
-should be slow come last.
+cut the grid; `mpi`, `mpi-cuda` and `nccl` by as many ranks. Predictions are those of `stencil_scaling_predicted.json`, written and
+committed before this script was first run. Rows of `predicted over measured` compare each number of steps with what the model says of it.
+What a case finds no time for is named in a row `left out`; settings that should be slow come last.
 
 Rows of cases that a run does not measure, or has no time for, are kept from the result file that is there already, with their commit and
 date in the note. So machines of 2, 4 and 8 GPUs can follow each other. On emulated devices all times are those of the emulator's clock.

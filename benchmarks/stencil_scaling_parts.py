@@ -32,9 +32,9 @@ from memlane.targets import BoundPlan
 from memlane.timeloop.shared import SharedRun
 
 FACES = "exchange of faces"
-CALLS = "calls of steps, 7-point 512^3"
+CALLS = "calls of steps"
 _CALLS = (12, 60, 300, 1200)
-"""Steps of a call."""
+"""Steps of a call, on 7-point 512^3."""
 _FACE_KIB = (64, 256, 1024)
 _THIN = 4
 """Planes of a slab that does nearly nothing but exchange."""
