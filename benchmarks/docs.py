@@ -100,6 +100,7 @@ TABLES: dict[str, tuple[str, Callable[[Document], str]]] = {
     "stencils": ("h200/stencil", docs_labs.stencils),
     "stencil-devices": ("h200/stencil_scaling", docs_labs.stencil_devices),
     "stencil-devices-h100": ("h100/stencil_scaling", docs_labs.stencil_devices),
+    "stencil-calls": ("h200/stencil_scaling", docs_labs.stencil_calls),
     "stencil-model": ("h200/stencil_scaling", docs_labs.stencil_model),
     "stencil-exchanges": ("h200/stencil_scaling", docs_labs.stencil_exchanges),
     "stencil-exchanges-h100": ("h100/stencil_scaling", docs_labs.stencil_exchanges),

@@ -219,14 +219,14 @@ def stencils(document: Document) -> str:
 def stencil_devices(document: Document) -> str:
     """Return a line for each case on several devices: each transport's fastest step, and the speed-up over one device."""
     times: dict[str, dict[str, float]] = {}
-    best: dict[str, str] = {}
+    best: dict[str, float] = {}
     gained: dict[str, ResultRow] = {}
     for row in document["rows"]:
         case, metric = row["case"], row["metric"]
         if "slabs of one device" in case or row["value"] is None:
             continue
         if metric == "time of a step, best of all":
-            best[case] = number(row["value"])
+            best[case] = row["value"]
         elif metric.startswith("time of a step, best k"):
             plain = case.replace(", MPI ranks", "").partition(" by ")[0]
             found = times.setdefault(plain, {})
@@ -238,12 +238,14 @@ def stencil_devices(document: Document) -> str:
     lines = []
     for case, row in sorted(gained.items(), key=lambda one: _of_devices(one[0])):
         count = _of_devices(case)[1]
-        alone = best.get(f"{case.rpartition(', ')[0]}, 1 device", "-")
-        cells = [number(times[case][name]) if name in times[case] else "-" for name in ("peer", "flags", "persistent", "host", "mpi")]
+        alone = number(best[case] * row["value"])  # at the same time, with the same kernels
+        cells = [number(times[case][name]) if name in times[case] else "-" for name in _TRANSPORTS]
         what = "efficiency" if row["metric"] == "efficiency" else "speed-up"
         lines.append([case.rpartition(", ")[0], number(count), alone, *cells, f"{what} {row['value']:.2f}", verdict(row)])
-    columns = ("`peer`", "`flags`", "`persistent`", "`host`", "`mpi`")
-    return table(["us a step, best k of 1 to 8", "devices", "one device", *columns, "", "reach"], lines)
+    return table(["us a step, best k of 1 to 8", "devices", "one device", *(f"`{name}`" for name in _TRANSPORTS), "", "reach"], lines)
+
+
+_TRANSPORTS = ("peer", "flags", "persistent", "host", "mpi", "nccl")
 
 
 _STENCILS = ("7-point 256^3", "Himeno M", "7-point 512^3", "Himeno L", "7-point 512^3 a device")
@@ -270,6 +272,14 @@ def stencil_exchanges(document: Document) -> str:
         for (count, name), values in sorted(found.items(), key=lambda one: one[0][0])
     ]
     return table(["devices", "us an exchange", *columns], lines)
+
+
+def stencil_calls(document: Document) -> str:
+    """Return the time of a step in calls of `steps` of different lengths, by the number of devices."""
+    rows = [row for row in document["rows"] if row["case"].startswith("calls of steps, ") and row["value"] is not None]
+    steps = dict.fromkeys(name for row in rows for name in row["peer"])
+    lines = [[row["case"].rpartition(", ")[2].split()[0], row["note"], *(number(row["peer"][one]) for one in steps)] for row in rows]
+    return table(["devices", "setting", *(f"{one}, us each" for one in steps)], lines)
 
 
 def stencil_model(document: Document) -> str:

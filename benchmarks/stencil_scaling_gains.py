@@ -19,7 +19,7 @@ BEST = "time of a step, best k and transport"
 OF_ALL = "time of a step, best of all"
 EACH_STEP = "time of a step, k = 1"
 SLOWER = "slower than is to be reached; the rows beside it say what a step waits for"
-_GAINED = (OF_ALL, "speed-up over one device", "speed-up, k = 1", "efficiency", "efficiency, k = 1")
+_GAINS = ("speed-up over one device", "speed-up, k = 1", "efficiency", "efficiency, k = 1")
 
 
 def speed_ups(rows: Sequence[Row], is_stated: bool) -> list[Row]:
@@ -74,13 +74,20 @@ def earlier(path: Path) -> list[Row]:
     document = json.loads(path.read_text(encoding="utf-8"))
     rows = [Row(**{name: value for name, value in row.items() if name != "holds"}) for row in document["rows"]]
     from_there = f"measured at commit {document['commit'][:12]}, {document['date']}"
-    own = [row for row in rows if row.metric not in _GAINED and not row.note.startswith(NO_TIME)]
+    own = [row for row in rows if row.metric != OF_ALL and not row.note.startswith(NO_TIME)]
     return [row if "measured at commit" in row.note else Row(**{**vars(row), "note": "; ".join(filter(None, (row.note, from_there)))})
             for row in own]  # fmt: skip
 
 
 def over_all(before: Sequence[Row], names: Sequence[str], rows: Sequence[Row], is_stated: bool) -> list[Row]:
-    """Return the rows that stand beside those of the cases measured now: the earlier rows of all others, and what several devices gain."""
+    """Return the rows that stand beside those of the cases measured now: the earlier rows of all others, and what several devices gain.
+
+    A gain that was known stays if its case is not measured now: one device may be measured now with other kernels.
+    """
     measured_now = set(names) - {row.case for row in rows if row.note == NO_TIME}
     kept = [row for row in before if not any(row.case == one or row.case.startswith(f"{one}, ") for one in measured_now)]
-    return [*kept, *speed_ups([*kept, *rows], is_stated)]
+    known = {(row.case, row.metric): row for row in before if row.metric in _GAINS}
+    kept = [row for row in kept if row.metric not in _GAINS]
+    now = {split(name)[0] for name in measured_now}
+    gains = speed_ups([*kept, *rows], is_stated)
+    return [*kept, *(row if row.case in now else known.get((row.case, row.metric), row) for row in gains)]

@@ -74,6 +74,16 @@ def test_rows_of_other_numbers_of_devices_are_kept(tmp_path: Path) -> None:
     both = over_all(earlier(path), ["7-point 256^3, 2 devices"], now, False)
     assert [row.case for row in both if row.metric == BEST] == ["7-point 256^3, 2 devices", "7-point 256^3, 4 devices"]
     assert earlier(tmp_path / "nothing.json") == []
+    now = [Row(f"7-point 256^3, {count}", BEST, us, "us") for count, us in (("1 device", 16.0), ("2 devices", 8.0))]
+    gains = {
+        row.case: (row.value, row.note)
+        for row in over_all(earlier(path), [row.case for row in now], now, False)
+        if "speed-up" in row.metric
+    }
+    assert gains == {
+        "7-point 256^3, 2 devices": (2.0, ""),
+        "7-point 256^3, 4 devices": (3.0, "measured at commit aaaaaaaaaaaa, 2026-11-23"),
+    }
 
 
 def test_a_setting_is_read_as_it_is_written() -> None:
