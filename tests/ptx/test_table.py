@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from memlane import ptx
 from memlane.compile import assemble
 from memlane.ptx import SCALAR_TYPES, TABLE
-from memlane.ptx.forms import EFFECTS, NoMatch, Op, Row, Table, op
+from memlane.ptx.form_table import Table
+from memlane.ptx.forms import EFFECTS, NoMatch, Op, Row, op
 from memlane.ptx.types import SPACES
 from tests.ptx.examples_of_rows import instruction_from, registers
 from tests.ptx.modules import CASES, first

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 
 from memlane.errors import PtxTypeError
 from memlane.number_format import plural
@@ -19,7 +18,6 @@ from memlane.ptx.ir import (
     Block,
     Directive,
     Function,
-    Immediate,
     Instruction,
     Label,
     Module,
@@ -37,82 +35,22 @@ from memlane.ptx.ir import (
     elements,
 )
 from memlane.ptx.once import once_for_each
-from memlane.ptx.operands import register_number
+from memlane.ptx.operand_types import Complaint, NameScope, operand_fits
 from memlane.ptx.printer import operand_text
 from memlane.ptx.registers import names_in
 from memlane.ptx.special_registers import SPECIAL_REGISTERS
 from memlane.ptx.types import SCALAR_TYPES, VECTOR_LENGTHS
 from memlane.source import Span
 
-Complaint = tuple[str, str]
-"""The error text, and the part of the instruction to point at."""
-
 _ALIAS = re.compile(r"\.alias\s+([\w$%]+)")
-_ARCHITECTURE = re.compile(r"sm_(\d+)")
 _MAY_BE_REPEATED = frozenset({"extern", "common", "weak"})
 _LENGTHS = {**VECTOR_LENGTHS, "x1": 1, "x2": 2, "x4": 4}
-
-
-@dataclass
-class _Scope:
-    """The names visible at a place: registers with type and vector length, symbols with their kind."""
-
-    outer: _Scope | None = None
-    registers: dict[str, tuple[str, int]] = field(default_factory=dict)
-    ranges: list[RegisterDecl] = field(default_factory=list)
-    members: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """Registers of ranges that were looked up, with type and vector length."""
-    symbols: dict[str, str] = field(default_factory=dict)
-    target: str = ""
-    """Architecture, such as `sm_90a`; set in the outermost scope only."""
-
-    def has_wide_accesses(self) -> bool:
-        """Return whether the target has loads and stores of 256 bits."""
-        if self.outer is not None:
-            return self.outer.has_wide_accesses()
-        number = _ARCHITECTURE.match(self.target)
-        return number is not None and int(number[1]) >= 100
-
-    def register(self, name: str) -> tuple[str, int] | None:
-        """Return type and vector length of a register; for a component of a vector register, those of the component."""
-        found = self.registers.get(name) or self.members.get(name)
-        if found is not None:  # the usual case: no component, declared in this block or found before
-            return found
-        base, dot, _ = name.partition(".")
-        scope: _Scope | None = self
-        while scope is not None:
-            found = scope.registers.get(base)
-            if found is None:
-                matches = (entry for entry in scope.ranges if register_number(base, entry.name, entry.count) is not None)
-                found = next(((entry.type, entry.vector) for entry in matches), None)
-                if found is not None:
-                    scope.members[base] = found
-            if found is not None:
-                return (found[0], 1) if dot else found
-            scope = scope.outer
-        return None
-
-    def symbol(self, name: str) -> str | None:
-        """Return `variable`, `label`, `function` or `table`; None if there is no such symbol."""
-        scope: _Scope | None = self
-        while scope is not None:
-            if name in scope.symbols:
-                return scope.symbols[name]
-            scope = scope.outer
-        return None
-
-    def declares(self, name: str) -> bool:
-        return name in self.registers or name in self.symbols
-
-    def declares_range(self, name: str) -> bool:
-        """Return whether there is a range of this name, which is not a name itself: `%r` beside `%r<4>` is another register."""
-        return any(entry.name == name for entry in self.ranges)
 
 
 @once_for_each
 def verify(module: Module) -> None:
     """Check a module, once, as it is immutable. Raises `PtxTypeError`, which points at the first error."""
-    scope = _Scope(target=module.target[0] if module.target else "")
+    scope = NameScope(target=module.target[0] if module.target else "")
     defined: set[str] = set()
     for item in module.items:
         if isinstance(item, Function):
@@ -136,8 +74,8 @@ def verify(module: Module) -> None:
             _verify_function(item, item.body, scope)
 
 
-def _verify_function(function: Function, body: Block, outer: _Scope) -> None:
-    scope = _Scope(outer)
+def _verify_function(function: Function, body: Block, outer: NameScope) -> None:
+    scope = NameScope(outer)
     for parameter in (*function.results, *function.params):
         if scope.declares(parameter.name):
             raise PtxTypeError(f"the parameter `{parameter.name}` of `{function.name}` is declared twice", parameter.span)
@@ -148,20 +86,20 @@ def _verify_function(function: Function, body: Block, outer: _Scope) -> None:
     _verify_statements(body.statements, scope, function)
 
 
-def _verify_statements(statements: tuple[Statement, ...], scope: _Scope, function: Function) -> None:
+def _verify_statements(statements: tuple[Statement, ...], scope: NameScope, function: Function) -> None:
     _declare_labels(statements, scope, function)
     for statement in statements:
         if isinstance(statement, (RegisterDecl, Variable)):  # before it the name is that of a block around
             _declare(statement, scope, function)
         elif isinstance(statement, Block):
-            _verify_statements(statement.statements, _Scope(scope), function)
+            _verify_statements(statement.statements, NameScope(scope), function)
         elif isinstance(statement, Instruction):
             for rule in RULES:
                 for message, piece in rule(scope, statement):
                     raise PtxTypeError(message, _narrow(statement.span, piece))
 
 
-def _declare_labels(statements: tuple[Statement, ...], scope: _Scope, function: Function) -> None:
+def _declare_labels(statements: tuple[Statement, ...], scope: NameScope, function: Function) -> None:
     for index, statement in enumerate(statements):
         if isinstance(statement, Label):
             _require_new(statement, scope, function)
@@ -170,7 +108,7 @@ def _declare_labels(statements: tuple[Statement, ...], scope: _Scope, function: 
             scope.symbols[statement.name] = "table" if is_table else "label"
 
 
-def _declare(statement: RegisterDecl | Variable, scope: _Scope, function: Function) -> None:
+def _declare(statement: RegisterDecl | Variable, scope: NameScope, function: Function) -> None:
     _require_new(statement, scope, function)
     if isinstance(statement, Variable):
         scope.symbols[statement.name] = "variable"
@@ -180,7 +118,7 @@ def _declare(statement: RegisterDecl | Variable, scope: _Scope, function: Functi
         scope.ranges.append(statement)
 
 
-def _require_new(statement: RegisterDecl | Variable | Label, scope: _Scope, function: Function) -> None:
+def _require_new(statement: RegisterDecl | Variable | Label, scope: NameScope, function: Function) -> None:
     is_range = isinstance(statement, RegisterDecl) and statement.count is not None
     if scope.declares_range(statement.name) if is_range else scope.declares(statement.name):
         span = None if isinstance(statement, RegisterDecl) else statement.span
@@ -198,7 +136,7 @@ def _narrow(span: Span | None, piece: str) -> Span | None:
 # -- rules ---------------------------------------------------------------------------------------------------------------------
 
 
-def guard_is_a_predicate(scope: _Scope, instruction: Instruction) -> Iterator[Complaint]:
+def guard_is_a_predicate(scope: NameScope, instruction: Instruction) -> Iterator[Complaint]:
     if instruction.guard is not None:
         name = instruction.guard.register
         found = scope.register(name)
@@ -208,7 +146,7 @@ def guard_is_a_predicate(scope: _Scope, instruction: Instruction) -> Iterator[Co
             yield f"the guard `{name}` must be a predicate, but it is declared as `.{found[0]}`", name
 
 
-def names_are_declared(scope: _Scope, instruction: Instruction) -> Iterator[Complaint]:
+def names_are_declared(scope: NameScope, instruction: Instruction) -> Iterator[Complaint]:
     for operand in instruction.operands:
         if isinstance(operand, Register):  # most operands are registers, and most of the time is spent here
             name = operand.name.partition(".")[0]
@@ -224,7 +162,20 @@ def names_are_declared(scope: _Scope, instruction: Instruction) -> Iterator[Comp
                 yield f"the name `{name}` is not declared", name
 
 
-def branches_lead_to_labels(scope: _Scope, instruction: Instruction) -> Iterator[Complaint]:
+def _registers(operand: Operand) -> Iterator[Register]:
+    if isinstance(operand, Register):
+        yield operand
+    elif isinstance(operand, Address):
+        yield from _registers(operand.base)
+    elif isinstance(operand, Pair):
+        yield from _registers(operand.first)
+        yield from _registers(operand.second)
+    elif isinstance(operand, (Vector, TextureAddress, Arguments)):
+        for item in operand.items:
+            yield from _registers(item)
+
+
+def branches_lead_to_labels(scope: NameScope, instruction: Instruction) -> Iterator[Complaint]:
     if instruction.form.effect == "branch":
         wanted = "table" if instruction.opcode == "brx" else "label"
         operand = instruction.operands[-1]
@@ -233,7 +184,7 @@ def branches_lead_to_labels(scope: _Scope, instruction: Instruction) -> Iterator
             yield f"`{operand_text(operand)}` is not {words}", operand_text(operand)
 
 
-def destinations_are_registers(scope: _Scope, instruction: Instruction) -> Iterator[Complaint]:
+def destinations_are_registers(scope: NameScope, instruction: Instruction) -> Iterator[Complaint]:
     form = instruction.form
     for letter in form.writes:
         operand = instruction.operands[form.operands[letter]]
@@ -247,7 +198,7 @@ def destinations_are_registers(scope: _Scope, instruction: Instruction) -> Itera
                 yield f"`{instruction.name}` writes `{text}`, which is not a register: put a register there", text
 
 
-def addresses_are_integers(scope: _Scope, instruction: Instruction) -> Iterator[Complaint]:
+def addresses_are_integers(scope: NameScope, instruction: Instruction) -> Iterator[Complaint]:
     for operand in instruction.operands:
         if isinstance(operand, Address) and isinstance(operand.base, Register):
             found = scope.register(operand.base.name)
@@ -255,7 +206,7 @@ def addresses_are_integers(scope: _Scope, instruction: Instruction) -> Iterator[
                 yield f"`{operand.base.name}` holds an address, but it is declared as `.{found[0]}`", operand.base.name
 
 
-def vectors_have_the_length(scope: _Scope, instruction: Instruction) -> Iterator[Complaint]:
+def vectors_have_the_length(scope: NameScope, instruction: Instruction) -> Iterator[Complaint]:
     word = instruction.form.slots.get("vec") or instruction.form.slots.get("num")
     if word is None:
         return
@@ -266,7 +217,7 @@ def vectors_have_the_length(scope: _Scope, instruction: Instruction) -> Iterator
     yield from _has_length(scope, instruction, operand, wanted)
 
 
-def _has_length(scope: _Scope, instruction: Instruction, operand: Operand | None, wanted: int) -> Iterator[Complaint]:
+def _has_length(scope: NameScope, instruction: Instruction, operand: Operand | None, wanted: int) -> Iterator[Complaint]:
     found = len(operand.items) if isinstance(operand, Vector) else 1
     if isinstance(operand, Register):
         found = (scope.register(operand.name) or ("", 1))[1]
@@ -276,7 +227,7 @@ def _has_length(scope: _Scope, instruction: Instruction, operand: Operand | None
         yield f"`{instruction.name}` needs a vector of {wanted}, but `{operand_text(operand)}` has {found}", operand_text(operand)
 
 
-def vectors_fit_a_memory_access(scope: _Scope, instruction: Instruction) -> Iterator[Complaint]:
+def vectors_fit_a_memory_access(scope: NameScope, instruction: Instruction) -> Iterator[Complaint]:
     """Check vector lengths of `ld`, `ldu` and `st`: at most 128 bits, or 256 in global memory by 32 or 64 bits on sm_100 and later."""
     name, word = instruction.name, instruction.form.slots.get("vec")
     if word is None or instruction.opcode not in ("ld", "ldu", "st"):
@@ -298,7 +249,7 @@ def vectors_fit_a_memory_access(scope: _Scope, instruction: Instruction) -> Iter
             yield f"`{name}` moves 256 bits, which only `.global` memory allows", piece
 
 
-def operands_fit_their_types(scope: _Scope, instruction: Instruction) -> Iterator[Complaint]:
+def operands_fit_their_types(scope: NameScope, instruction: Instruction) -> Iterator[Complaint]:
     form = instruction.form
     for letter, index in form.operands.items():
         operand = instruction.operands[index]
@@ -306,13 +257,13 @@ def operands_fit_their_types(scope: _Scope, instruction: Instruction) -> Iterato
         if wanted is None:
             continue
         if isinstance(operand, Pair):
-            yield from _fits(scope, operand.first, wanted, False, instruction)
-            yield from _fits(scope, operand.second, "pred", False, instruction)
+            yield from operand_fits(scope, operand.first, wanted, False, instruction)
+            yield from operand_fits(scope, operand.second, "pred", False, instruction)
         else:
-            yield from _fits(scope, operand, wanted, letter in form.wider, instruction)
+            yield from operand_fits(scope, operand, wanted, letter in form.wider, instruction)
 
 
-RULES: tuple[Callable[[_Scope, Instruction], Iterator[Complaint]], ...] = (
+RULES: tuple[Callable[[NameScope, Instruction], Iterator[Complaint]], ...] = (
     guard_is_a_predicate,
     names_are_declared,
     branches_lead_to_labels,
@@ -323,93 +274,3 @@ RULES: tuple[Callable[[_Scope, Instruction], Iterator[Complaint]], ...] = (
     operands_fit_their_types,
 )
 """Every rule, in the order in which they are checked."""
-
-
-# -- types ---------------------------------------------------------------------------------------------------------------------
-
-
-def _registers(operand: Operand) -> Iterator[Register]:
-    if isinstance(operand, Register):
-        yield operand
-    elif isinstance(operand, Address):
-        yield from _registers(operand.base)
-    elif isinstance(operand, Pair):
-        yield from _registers(operand.first)
-        yield from _registers(operand.second)
-    elif isinstance(operand, (Vector, TextureAddress, Arguments)):
-        for item in operand.items:
-            yield from _registers(item)
-
-
-def _fits(scope: _Scope, operand: Operand, wanted: str, wider: bool, instruction: Instruction) -> Iterator[Complaint]:
-    if isinstance(operand, Vector):
-        if instruction.opcode == "mov" and instruction.slot("vec") is None:
-            yield from _check_packing(scope, operand, wanted, instruction)
-        elif (
-            len(operand.items) > 1
-            and instruction.slot("vec") is None
-            and instruction.form.effect in ("", "load", "store", "atomic", "reduction")
-        ):
-            yield f"`{instruction.name}` needs one value there, not `{operand_text(operand)}`", ""
-        else:
-            for item in operand.items:
-                yield from _fits(scope, item, wanted, wider, instruction)
-    elif isinstance(operand, Register):
-        declared = scope.register(operand.name)
-        if operand.negated and declared is not None and declared[0] != "pred" and instruction.opcode != "vmad":
-            yield f"`!` negates a predicate, but `{operand.name}` is declared as `.{declared[0]}`", operand.name
-        if declared is not None and declared[1] > 1 and instruction.slot("vec") is None and instruction.opcode == "mov":
-            bits = SCALAR_TYPES[declared[0]].bits * declared[1]
-            if bits != SCALAR_TYPES[wanted].bits:
-                yield (
-                    f"`{operand.name}` has {plural(bits, 'bit')}, but `{instruction.name}` needs {SCALAR_TYPES[wanted].bits}",
-                    operand.name,
-                )
-        elif declared is not None and not _accepts(declared[0], wanted, wider):
-            yield (
-                f"`{operand.name}` is declared as `.{declared[0]}`, but `{instruction.name}` needs `.{wanted}` there",
-                operand.name,
-            )
-    elif isinstance(operand, Immediate):
-        needed = SCALAR_TYPES[wanted]
-        if operand.kind != "int" and needed.kind in "us":
-            yield f"`{instruction.name}` needs an integer there, not `{operand_text(operand)}`", operand_text(operand)
-        elif operand.kind != "int" and needed.kind == "b" and operand.kind != f"f{needed.bits}":
-            yield (
-                f"`{operand_text(operand)}` has {operand.kind[1:]} bits, but `{instruction.name}` needs {needed.bits}",
-                operand_text(operand),
-            )
-        elif operand.kind == "int" and wanted in ("f32", "f64"):
-            yield f"`{instruction.name}` needs a floating-point literal there, not `{operand_text(operand)}`", operand_text(operand)
-    elif isinstance(operand, Special):
-        found, needed = SCALAR_TYPES[SPECIAL_REGISTERS[operand.name]], SCALAR_TYPES[wanted]
-        # Old manuals declared thread indices as 16 bits wide, and ptxas still accepts reading them so.
-        narrowed = (needed.bits == 16 and found.bits == 32) or (operand.name == "%gridid" and needed.bits == 32)
-        is_constant = operand.name == "WARP_SZ" and needed.kind in "usb"
-        if found.bits != needed.bits and not narrowed and not is_constant and not (wider and found.bits > needed.bits):
-            yield f"`{operand.name}` is `.{found.name}`, but `{instruction.name}` needs `.{wanted}` there", operand.name
-
-
-def _check_packing(scope: _Scope, operand: Vector, wanted: str, instruction: Instruction) -> Iterator[Complaint]:
-    """Check `mov.b64 %rd1, {%r1, %r2}`: the items together are as wide as the type. A `_` may stand for any of them."""
-    widths = []
-    if len(operand.items) == 1:
-        yield f"`{instruction.name}` packs 2 or 4 registers, not `{operand_text(operand)}`", ""
-        return
-    for item in operand.items:
-        declared = scope.register(item.name) if isinstance(item, Register) else None
-        if declared is None:
-            return
-        widths.append(SCALAR_TYPES[declared[0]].bits)
-    if sum(widths) != SCALAR_TYPES[wanted].bits:
-        yield f"`{operand_text(operand)}` has {plural(sum(widths), 'bit')}, but `{instruction.name}` needs {SCALAR_TYPES[wanted].bits}", ""
-
-
-def _accepts(declared: str, wanted: str, wider: bool) -> bool:
-    """Return whether a register of the type `declared` may stand where `wanted` is needed."""
-    register, needed = SCALAR_TYPES[declared], SCALAR_TYPES[wanted]
-    if "pred" in (declared, wanted):
-        return declared == wanted
-    if register.bits != needed.bits:
-        return wider and register.bits > needed.bits and (register.kind != "f" or needed.kind == "b")
-    return "f" not in (register.kind, needed.kind) or "b" in (register.kind, needed.kind) or register.kind == needed.kind

@@ -5,7 +5,7 @@ Rows are data in the manual's notation; see `memlane.ptx.forms`.
 
 from __future__ import annotations
 
-from memlane.ptx.forms import Table
+from memlane.ptx.form_table import Table
 from memlane.ptx.ops import (
     asynchronous,
     compare,
