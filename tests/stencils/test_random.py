@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
 import memlane as ml
+from memlane.errors import StencilError
 from memlane.stencils import FusedKernel, Problem, Variant, cannot_fuse
 
 _made = []
@@ -66,20 +67,29 @@ def problems(draw):
 EXAMPLES = int(os.environ.get("MEMLANE_STENCIL_EXAMPLES", "8"))  # each takes a second: 25 are for whoever changes kernels
 
 
+def given_values(rule, shape, dtypes):
+    """Random fields, and the scalars that the rule has."""
+    random = np.random.default_rng(3)
+    values = {name: random.standard_normal(shape).astype(dtype) for name, dtype in dtypes.items()}
+    values |= {"r": 0.21} if "r" in rule.rules[0].scalars else {}
+    values |= {"k": [0.17]} if "k" in rule.rules[0].scalars else {}
+    return values | {"dtypes": dtypes, "swap": tuple((f"{name}_new", name) for name in dtypes)}
+
+
+def can_fuse(rule, grid, values, variant):
+    dtypes = values["dtypes"]
+    problem = Problem(rule.rules, grid, values["swap"], {**dtypes, **{f"{name}_new": dtype for name, dtype in dtypes.items()}})
+    return not cannot_fuse(problem, variant.steps) and FusedKernel(problem, problem.rules[0], variant).is_possible
+
+
 @settings(max_examples=EXAMPLES, deadline=None, phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck))
 @given(problems())
 def test_kernels_equal_the_reference(problem):
     text, shape, boundary, dtypes, variant, steps = problem
     rule = ml.stencil(defined(text))
     grid = ml.Grid(shape, boundary=boundary)
-    random = np.random.default_rng(3)
-    values = {name: random.standard_normal(shape).astype(dtype) for name, dtype in dtypes.items()}
-    values |= {"r": 0.21} if "r" in rule.rules[0].scalars else {}
-    values |= {"k": [0.17]} if "k" in rule.rules[0].scalars else {}
-    values["dtypes"] = dtypes
-    values["swap"] = tuple((f"{name}_new", name) for name in dtypes)
-    problem = Problem(rule.rules, grid, values["swap"], {**dtypes, **{f"{name}_new": dtype for name, dtype in dtypes.items()}})
-    if variant.steps > 1 and (cannot_fuse(problem, variant.steps) or not FusedKernel(problem, problem.rules[0], variant).is_possible):
+    values = given_values(rule, shape, dtypes)
+    if variant.steps > 1 and not can_fuse(rule, grid, values, variant):
         variant = replace(variant, steps=1, rows=1)
     with ml.Checker() as checker:
         run = rule.on(grid).prepare(**values, fmad=False, variant=variant, targets=ml.target("emulator:h200")).steps(steps)
@@ -87,6 +97,27 @@ def test_kernels_equal_the_reference(problem):
     for name in dtypes:
         np.testing.assert_array_equal(run[name].gather(), expected[name], err_msg=f"{text}{grid} {variant}")
     assert not checker.reports
+
+
+@pytest.mark.slow
+@settings(max_examples=5 * EXAMPLES, deadline=None, phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck))
+@given(problems(), st.integers(9, 21), st.integers(2, 3), st.sampled_from(["peer", "flags", "host"]), st.integers(1, 2), st.booleans())
+def test_several_steps_a_launch_on_several_devices_equal_the_reference(problem, planes, devices, transport, turns, overlap):
+    text, shape, boundary, dtypes, variant, _ = problem
+    assume(len(shape) > 1 and all("reflecting" not in pair for pair in boundary))
+    variant = variant if variant.steps > 1 else replace(variant, steps=2, block=(32, 3), group=0)
+    rule, grid = ml.stencil(defined(text)), ml.Grid((planes, *shape[1:]), boundary=boundary)
+    values, every = given_values(rule, grid.shape, dtypes), variant.steps * turns
+    assume(can_fuse(rule, grid, values, variant))
+    on_grid = rule.on(grid, transport=transport, exchange_every=every, overlap=overlap)
+    try:
+        run = on_grid.prepare(**values, fmad=False, variant=variant, targets=ml.devices("emulator:h200", devices))
+    except StencilError:  # slabs are thinner than halos
+        assume(False)
+    run.steps(2 * every + 1)
+    expected = on_grid.reference(2 * every + 1, **values)
+    for name in dtypes:
+        np.testing.assert_array_equal(run[name].gather(), expected[name], err_msg=f"{text}{grid} {run}")
 
 
 @pytest.mark.parametrize("condition", ["fixed", "periodic", "reflecting", 3.5])
