@@ -350,7 +350,7 @@ class _Planner:
         # Faces of all sides are packed side by side, where they are exchanged at once.
         if packed:
             total += PACKED_US
-        total -= link.saved_us(share.count, launches) if parts[0] == prod(parts) else 0.0
+        total -= link.saved_us(share.count, launches) if total and parts[0] == prod(parts) else 0.0
         return total + sum(self.model.pack_us(nbytes) for nbytes in (packed if in_turn or not packed else [sum(packed)]))
 
 
