@@ -288,9 +288,11 @@ def stencil_model(document: Document) -> str:
     for row in document["rows"]:
         case, _, transport = row["case"].rpartition(", ")
         plain = case.partition(" by ")[0]
+        if plain.endswith((", 1 device", "slabs of one device")):
+            continue
         if "over measured" not in row["metric"] and "chosen by the model" not in row["metric"]:
             continue
-        if row["value"] is not None and plain.rpartition(", ")[0] in _STENCILS and not plain.endswith(", 1 device"):
+        if row["value"] is not None and plain.rpartition(", ")[0] in _STENCILS:
             found.setdefault((*_of_devices(plain), transport), {})[row["metric"]] = row
     lines = []
     for (at, count, transport), rows in sorted(found.items()):

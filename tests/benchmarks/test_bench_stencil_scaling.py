@@ -13,7 +13,7 @@ import stencil_scaling
 from harness import RESULTS, Row
 from stencil_scaling import Found, hidden_rows, names_of, transport_rows
 from stencil_scaling_gains import BEST, EACH_STEP, NO_TIME, OF_ALL, earlier, over_all, speed_ups
-from stencil_scaling_judged import CHOSEN, SHARED_BY, Setting, rejudge, shared_row
+from stencil_scaling_judged import CHOSEN, OLDER_PLANS, SHARED_BY, Setting, rejudge, shared_row
 from stencil_scaling_parts import _copies, _puts
 
 from memlane.lab.result import NOT_MEASURED
@@ -170,3 +170,17 @@ def test_two_emulated_devices(by: str, transports: tuple[str, ...], quick: Calla
     assert set(best["peer"]) >= {f"{way}, {parts}, k = 1" for way in transports[:1] for parts in ("1x2x1", "1x1x2")}
     assert {rows[f"{case}, {way}", "cells that differ from one device"]["value"] for way in transports} == {0}
     assert (case, "left out") not in rows
+
+
+def test_times_of_older_plans_are_not_judged_again(tmp_path: Path) -> None:
+    """Neither those whose note names an older commit, nor those of a document of one."""
+    case, note = "7-point 256^3, 2 devices", f"measured at commit {OLDER_PLANS[0]}, 2026-11-23"
+    path = tmp_path / "stencil_scaling.json"
+    for commit, noted, count in (("a" * 40, "", 3), ("a" * 40, note, 0), (OLDER_PLANS[1] + "b" * 28, "", 0)):
+        rows = [Row(case, BEST, 26.0, "us", peer={"peer, k = 1": 26.0}, note=noted), shared_row(case, {Setting("peer", 1, True): 1})]
+        rows += [Row(f"{case}, peer", f"predicted over measured, less 1, {end}", 9.0, "", 0.2) for end in ("average", "worst")]
+        rows += [Row(f"{case}, peer", CHOSEN, 9.0, "", None)]
+        head = {"commit": commit, "date": "2026-11-25", "command": "measure", "chip": "h200"}
+        path.write_text(json.dumps({**head, "rows": [row.as_json() for row in rows]}))
+        assert len(rejudge(path)) == count
+        assert sum(row["value"] == 9.0 for row in json.loads(path.read_text())["rows"]) == 3 - count

@@ -124,6 +124,8 @@ def test_what_a_step_consists_of() -> None:
     )
     point = parts_of(Timeline(spans, True), 2, 2)
     assert (point.step, point.inner, point.exchange, point.boundary) == pytest.approx((0.05, 0.0475, 0.02, 0.008))
+    late = Span("u down", "copy", ((1, 4),), 40, 56)  # device 0 has sent before device 1 is ready
+    assert parts_of(Timeline((*spans[:6], Span("u up", "copy", ((0, 3),), 16, 30), late), True), 2, 2).exchange == pytest.approx(0.008)
 
 
 def test_fields_that_differ_are_an_error() -> None:

@@ -106,6 +106,13 @@ def test_waits_for_the_events_of_several_neighbours_follow_each_other() -> None:
     assert [link.ordered_us(neighbours, launches) for launches in (1, 2, 3) for neighbours in (0, 1, 2)] == [0, 7, 14, 0, 14, 28, 0, 14, 28]
 
 
+def test_an_exchange_after_one_launch_saves_waits_for_the_borders_of_neighbours() -> None:
+    link = Link("peer", Transfer(2.0, 1.0), "share the rate", signal_us=10.0, order_us=8.0)
+    assert [link.saved_us(neighbours, 1) for neighbours in (0, 1, 2)] == [0, 4, 8]
+    assert link.saved_us(2, 2) == link.saved_us(2, 3) == 0
+    assert Link("host", Transfer(2.0, 1.0), "one after another").saved_us(2, 1) == 0
+
+
 def test_a_file_says_what_a_wait_for_another_device_takes(mine: Path) -> None:
     (mine / "lab.toml").write_text(SMALL.replace("signal_us = {", 'order_us = { value = 3, unit = "us", source = "bench" }\nsignal_us = {'))
     lab = network.load("lab")

@@ -16,6 +16,8 @@ from memlane.errors import NetworkError
 
 UNMEASURED = ("nccl", "mpi-cuda")
 """Transports that pass memory of GPUs directly. A network without such a link has its first one instead, which is not fitted to them."""
+SAVED_SHARE = 0.5
+"""Share of the time of a wait for another device by which an exchange is shorter without it; the rest passes beside others."""
 Sharing = Literal["one after another", "share the rate", "included"]
 """Ways in which messages to several neighbours combine: one after another, sharing its rate, or included in the measured time."""
 SHARINGS: tuple[str, ...] = get_args(Sharing)
@@ -85,6 +87,13 @@ class Link:
         copies = 0.0 if self.host is None else sum(self.host.us(size) * count for size, count in at_once)
         orders = self.order_us * (sum(count for _, count in at_once) - 1)  # the wait for one neighbour is in the signal
         return copies, message + self.signal_us + orders, copies
+
+    def saved_us(self, neighbours: int, launches: int) -> float:
+        """Return by how much an exchange along one axis is shorter than `exchange_us` if `launches` is 1.
+
+        There is one launch then between two exchanges, and no copy waits for the neighbour's border.
+        """
+        return SAVED_SHARE * self.order_us * neighbours if launches == 1 else 0.0
 
     def ordered_us(self, neighbours: int, launches: int) -> float:
         """Return for how long a device waits, between two exchanges that it overlaps, for events of its neighbours along one axis.

@@ -6,7 +6,10 @@ one write of each result, over the steps of the launch. Tiles of several steps a
 from L2, half of them from memory again; the same holds for fields that no step changes, which each step of a launch reads again. A few
 numbers are fitted to kernels that were measured on an H200 (a 7-point rule in three dimensions, a 5-point rule in two,
 Himeno's): the share of the rate of a copy that kernels of one step reach, the share of the rate of L2 that kernels of several steps
-reach, and the instructions for each operation of the rule and for each cell of a launch.
+reach, and the instructions for each operation of the rule, for each cell of a launch and for each turn of a thread. The instructions were
+fitted again to times of 2026-11-27 of the 7-point rule at 256^3, 512^3, 1024^3 and their halves (benchmarks/results/h200/
+stencil_scaling.json has most of them), within 4 %, and of the 5-point rule at 8192^2 and 16384^2. In double precision the kernels of
+several steps take 1.2 times the estimate.
 """
 
 from __future__ import annotations
@@ -26,17 +29,24 @@ _DIRECT_SHARE = 0.88
 """Share of the rate of a copy that kernels of one step reach: measured 0.82 to 0.95 on an H200."""
 _L2_SHARE = 0.75
 """Share of the rate of reads from L2 that kernels of several steps reach."""
-_SLOTS = {True: 0.95, False: 0.58}
-"""Instructions for each operation of the rule in kernels of several steps, for grids without and with an axis y. A product and a sum are
-often one instruction."""
+_SLOTS = 0.45
+"""Instructions for each operation of the rule in kernels of several steps. A product and a sum are often one instruction."""
 _SLOTS_A_FETCH = 4
-"""Cost of an instruction that fetches a value from another lane or from shared memory, in slots of arithmetic."""
-_SLOTS_A_LAUNCH = {True: 15, False: 32}
-"""Additional instructions for each cell of a launch of several steps, waiting included."""
+"""Cost of an instruction that fetches a value from another lane or from shared memory, or stores one there, in slots of arithmetic."""
+_SLOTS_A_LAUNCH = {True: 22, False: 32}
+"""Additional instructions for each cell of a launch of several steps, waiting included, for grids without and with an axis y."""
+_SLOTS_A_TURN = 20
+"""Additional instructions of a thread in each turn of a launch of several steps, for addresses, tests and the loop.
+
+The steps of a turn share them. ptxas makes 37 instructions for each cell and step of a 7-point rule from 2 steps with 2 cells a thread,
+and 15 with 16 cells.
+"""
 _SEAM_MISSES = 0.5
 """Share of the overlap of tiles, which is read twice, that comes from DRAM again instead of L2."""
 _STEP_CYCLES = 225
 """Cycles of each step of a turn with few cells in kernels of several steps, barrier included."""
+_TOGETHER = 8
+"""Power by whose sum the longer of instructions and turns is taken: where both take equally long, neither hides the other entirely."""
 RESIDENT, EVICTED = 0.70, 0.84
 """Shares of L2: fields up to the first stay in L2 between launches, fields from the second on do not stay at all."""
 RATED_SHARE = 0.88
@@ -182,12 +192,14 @@ def estimate(problem: Problem, rule: Rule, variant: Variant, chip: Chip) -> Esti
     flat = kernel.flat or problem.grid.dimensions == 1
     issued = chip.sm_count * chip.schedulers * LANES * 1e6 * chip.clock_mhz
     double = 2 if any(problem.dtype(name) == "f8" for name in rule.writes) else 1  # half as many of them a clock
-    slots = operations * double * _SLOTS[flat] + _SLOTS_A_FETCH * kernel.fetches / (kernel.rows * kernel.vector)
-    issue_s = (slots + _SLOTS_A_LAUNCH[flat] / variant.steps) / useful / issued / waves
-    turns_s = _turns_us(kernel, chip) / (1e6 * problem.grid.cells * variant.steps)
+    cells = kernel.rows * kernel.vector
+    slots = operations * double * _SLOTS + _SLOTS_A_FETCH * (kernel.fetches + kernel.stores) / cells
+    issue_s = (slots + (_SLOTS_A_LAUNCH[flat] + _SLOTS_A_TURN / cells) / variant.steps) / useful / issued / waves
+    turns_s = 0.0 if flat else _turns_us(kernel, chip) / (1e6 * problem.grid.cells * variant.steps)
     times = {"memory": byte_s / waves, "instructions": issue_s, "the turns of a block": turns_s}
     limit = max(times, key=lambda one: times[one])
-    return Estimate(variant, 1 / times[limit], limit)
+    marching_s = (issue_s**_TOGETHER + turns_s**_TOGETHER) ** (1 / _TOGETHER)
+    return Estimate(variant, 1 / max(times[limit], marching_s), limit)
 
 
 def missed_share(nbytes: float, chip: Chip) -> float:

@@ -156,6 +156,12 @@ class FusedSchedule:
         return found
 
     @property
+    def stores(self) -> int:
+        """Instructions of a thread in each step that store the rows that other warps read to shared memory."""
+        words = max(1, itemsize(self.shared_dtype) // 4)
+        return len(self.published) * ceil(self.vector * words / 4) * sum(self.ring(cycle) > 0 for cycle in self.problem.swap)
+
+    @property
     def grid(self) -> tuple[int, int, int]:
         """Blocks along x, y and z."""
         return self.grid_of(self.geometry.extents[0])

@@ -337,3 +337,15 @@ def test_rows_that_are_cut_cost_more_than_slabs(transport: str) -> None:
             for parts in ((2, 1, 1), (1, 2, 1), (1, 1, 2))
         }
         assert times[1, 1, 2] > 1.15 * times[1, 2, 1] >= 1.15 * times[2, 1, 1]
+
+
+def test_nothing_is_saved_where_nothing_is_exchanged() -> None:
+    """A rule that reads nothing along the axis that is cut, with one launch between two exchanges."""
+
+    @ml.stencil
+    def beside(new, u):  # type: ignore[no-untyped-def]
+        new[0, 0] = u[0, -1] + u[0, 1]
+
+    for boundary in ("fixed", ("fixed", "periodic")):
+        rows = plan_scaling(beside, ml.Grid((64, 64), boundary=boundary), 2, [1, 8], axes=1, steps_per_launch=1).rows
+        assert [row.exchange_us for row in rows] == [0, 0]

@@ -159,8 +159,8 @@ def _timed(run: SharedRun, effort: Effort, expected: np.ndarray | None = None) -
 def parts_of(line: Timeline, devices: int, steps: int) -> Point:
     """Return the parts of a step by a timeline.
 
-    They are the launches between the borders of the slowest device, copies (or puts and waits) from the first to the last of each exchange,
-    and the longest chain of border launches.
+    They are the launches between the borders of the slowest device, copies (or puts and waits) of each exchange from when all devices send
+    to the last arrival, and the longest chain of border launches.
     """
     inner, border, exchanges = [0.0] * devices, dict[tuple[int | None, int], float](), dict[tuple[int, ...], list[Span]]()
     for span in line.spans:
@@ -171,9 +171,19 @@ def parts_of(line: Timeline, devices: int, steps: int) -> Point:
             border[queue] = border.get(queue, 0.0) + span.elapsed_ns
         elif span.kind == "launch" and span.queues[0][0] is not None:
             inner[span.queues[0][0]] += span.elapsed_ns
-    exchange = sum(max(one.end_ns for one in spans) - min(one.start_ns for one in spans) for spans in exchanges.values())
+    exchange = sum(max(one.end_ns for one in spans) - _all_send_ns(spans) for spans in exchanges.values())
     scale = 1e3 * steps
     return Point(line.elapsed_ns / scale, max(inner) / scale, exchange / scale, max(border.values(), default=0.0) / scale)
+
+
+def _all_send_ns(spans: Sequence[Span]) -> float:
+    """Return when the last of the devices that send begins: an early one does not wait for it."""
+    first: dict[int | None, float] = {}
+    sends = [span for span in spans if span.kind != "wait" and not span.name.endswith(", from the host")]
+    for span in sends or spans:
+        device = span.queues[0][0]
+        first[device] = min(span.start_ns, first.get(device, span.start_ns))
+    return max(first.values())
 
 
 def _modelled(

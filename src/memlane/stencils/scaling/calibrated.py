@@ -15,9 +15,9 @@ Borders and the planes between them are launched on queues of their own, schedul
 is the longer of two: the work that occupies the multiprocessors (all launches, borders without their start), and the chain of border
 launches and exchange, which the next borders wait for. Launches that put planes to the neighbours are part of that work. Where events in
 one graph order the devices, a device takes several us for each wait for another one, one after another, and the time between two exchanges
-is at least their sum: on two devices less than the chain, on four 43 us. With the schedule `independent` borders and exchange follow each
-other beside the inner region, as in the paper: max(inner, exchange) + borders. The costs of exchanges (links, signals) are in the network's
-file.
+is at least their sum: on four devices 14 us with one launch between two exchanges, and 28 us with several. With the schedule
+`independent` borders and exchange follow each other beside the inner region, as in the paper: max(inner, exchange) + borders. The costs of
+exchanges (links, signals) are in the network's file.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ delays the other. These and the next are fitted to 291 times of a 7-point rule a
 _NARROW, _APART_US, PACKED_US = 1.5, 2.0, 8.0
 """How much longer borders along a row take; what a launch takes longer whose device waits for an exchange behind it; and what an exchange
 takes longer whose messages are packed."""
-_FUSED_SHARED, _FUSED_BORDERS = 1.05, 0.65
+_FUSED_SHARED, _FUSED_BORDERS = 1.03, 0.5
 """Launches of several steps: what they take where devices wait for each other, as a multiple of their time on one device alone; and which
 share of the time that borders take alone they add to the work of the device, because the last blocks between them leave room.
 
-Fitted to 7-point 256^3 and Himeno L on two and four H200s in `benchmarks/results/h200/stencil_scaling.json`. The optimum is flat: 1.03 to
-1.07 and 0.5 to 0.85 are off by nearly as much there."""
+Fitted to 54 times of a 7-point rule on two and four H200s, measured on 2026-11-27 with kernels as they are now, in
+`benchmarks/results/h200/stencil_scaling.json`. The optimum is flat: 1.01 to 1.04 and 0.5 to 0.65 are off by nearly as much."""
 _ENDS_US, _CHAIN_US = 0.85, 2.9
 """The exchange of kernels that keep cells on the multiprocessors costs these times in us.
 
