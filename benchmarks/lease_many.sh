@@ -4,6 +4,8 @@
 #   benchmarks/lease_many.sh OUT [MINUTES [OPTIONS]]    logs to OUT/*.log, the result to OUT/results/<chip>/stencil_scaling.json
 #   benchmarks/lease_many.sh OUT 2 --target emulator:h200 --quick      tries it without a GPU
 #
+#   LAB=1 benchmarks/lease_many.sh OUT 4        runs `memlane lab stencil` on all GPUs as well, into OUT/lab_stencil
+#
 # The committed result of other numbers of GPUs is copied to OUT first, so that its rows are kept. PYTHON names the interpreter (default
 # python3). MEMLANE_COMMIT names the commit where the checkout has no history.
 set -u
@@ -29,4 +31,8 @@ head -n 9 "$OUT/machine.log"
 "$PYTHON" benchmarks/stencil_scaling.py --minutes "$MINUTES" "$@" >"$OUT/stencil_scaling.log" 2>&1
 code=$?
 tail -n "${TAIL:-160}" "$OUT/stencil_scaling.log" | cut -c1-260
+if [ -n "${LAB:-}" ]; then
+    timeout "${LAB_S:-240}" "$PYTHON" -m memlane lab stencil --out "$OUT/lab_stencil" >"$OUT/lab_stencil.log" 2>&1 || code=$?
+    tail -n 20 "$OUT/lab_stencil.log" | cut -c1-200
+fi
 exit "$code"
