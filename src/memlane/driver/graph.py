@@ -170,7 +170,7 @@ class _Builder:
         checked(driver.cuStreamBeginCapture(stream.handle, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED))
         try:
             action.enqueue(int(stream.handle))
-        except BaseException:
+        except BaseException:  # including Ctrl-C: a stream that captures for ever is of no use
             driver.cuStreamEndCapture(stream.handle)
             raise
         graph = checked(driver.cuStreamEndCapture(stream.handle))

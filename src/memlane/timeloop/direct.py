@@ -124,8 +124,8 @@ class NcclLink:
 
         try:
             self._ranks.wait_until(looked, what, nap_part=_NAP_PART)
-        except BaseException:
-            self._communicator.abort()  # otherwise kernels on the GPU would wait for ever
+        except BaseException:  # including Ctrl-C: otherwise kernels on the GPU would wait for ever
+            self._communicator.abort()
             raise
 
 
