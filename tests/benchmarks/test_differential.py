@@ -302,7 +302,7 @@ def test_the_page_tells_emulated_from_not_and_checked_from_not(tmp_path: Path) -
     assert lines["not.type d, a"].endswith("| 4 forms | yes, 2 forms, 2026-11-21 |")
     assert lines["shl.type d, a, b"].endswith("| 3 forms | **differs** in 1 of 1 forms, 2026-11-21: `shl.b64` |")
     assert lines["and.type d, a, b"].endswith("| 4 forms | no |")
-    assert lines["alloca.type d, size{, align}"].endswith("| no | no | no | no |")
+    assert lines["istypep.type p, a"].endswith("| no | no | no | no |")
     assert "3 forms, of which 1 differ" in support.page(tmp_path)
 
 
@@ -311,7 +311,7 @@ def test_the_page_counts_cases_by_hand_and_knows_programs() -> None:
     by_hand = [line for line in handmade.lines() if line.case.spelling.row.text == "cnot.type d, a"]
     assert lines["cnot.type d, a"][-3] == str(len(by_hand)) != "0"
     assert lines["bra{.uni} target"][-3] == "programs"
-    assert lines["alloca.type d, size{, align}"][-3] == "no"
+    assert lines["istypep.type p, a"][-3] == "no"
 
 
 def test_the_page_shows_the_largest_error_of_approximate_instructions(tmp_path: Path) -> None:
