@@ -3,6 +3,8 @@ memlane's."""
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -81,6 +83,19 @@ class Context:
         name = error_name(str(error))
         if name is not None:
             raise error_for(self.name, name, doing, tuple(self.running), str(error)) from error
+
+
+def release_with(owner: object, context: Any, destroy: Callable[[Any], Any], what: Any) -> None:
+    """Register `destroy(what)` for when `owner` is collected. At the end of the process the driver frees everything itself."""
+    weakref.finalize(owner, _destroy, context, destroy, what).atexit = False
+
+
+def _destroy(context: Any, destroy: Callable[[Any], Any], what: Any) -> None:
+    # Errors are ignored: whatever fails here has already failed in a call of the user.
+    driver.cuCtxPushCurrent(context)
+    driver.cuCtxSynchronize()
+    destroy(what)
+    driver.cuCtxPopCurrent()
 
 
 def device_attributes(device: core.Device) -> dict[str, int]:

@@ -4,14 +4,13 @@ array interface, and allocate memory that other processes can map."""
 from __future__ import annotations
 
 import math
-import sys
 from typing import Any
 
 from cuda.bindings import driver
 from cuda.core.utils import StridedMemoryView
 
 from memlane.driver.calls import checked
-from memlane.driver.context import Context
+from memlane.driver.context import Context, release_with
 from memlane.errors import BadLaunch
 
 _CUDA, _CUDA_MANAGED = 2, 13
@@ -90,11 +89,5 @@ class MappableMemory:
 
     def __init__(self, nbytes: int, context: Context) -> None:
         """Allocate memory on the device whose context is current."""
-        self._context = context
         self.address = int(checked(driver.cuMemAlloc(max(1, nbytes))))
-
-    def __del__(self) -> None:
-        if hasattr(self, "address") and not sys.is_finalizing():
-            driver.cuCtxPushCurrent(self._context.handle)
-            driver.cuMemFree(self.address)  # waits for the work of the device
-            driver.cuCtxPopCurrent()
+        release_with(self, context.handle, driver.cuMemFree, self.address)

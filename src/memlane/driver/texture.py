@@ -3,7 +3,6 @@ current."""
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy.typing as npt
 from cuda.bindings import driver
 
 from memlane.driver.calls import checked
+from memlane.driver.context import release_with
 from memlane.launch import Sampling, Texels
 
 _FORMATS = {
@@ -42,7 +42,7 @@ class Image:
 
     def __init__(self, texels: Texels, writable: bool, context: Any) -> None:
         self.array: Any = checked(driver.cuArray3DCreate(array_descriptor(texels, writable)))
-        _release(self, context, driver.cuArrayDestroy, self.array)
+        release_with(self, context, driver.cuArrayDestroy, self.array)
 
 
 class BoundObject:
@@ -51,20 +51,7 @@ class BoundObject:
     def __init__(self, context: Any, destroy: Callable[[Any], Any], made: Any, image: Image | None = None) -> None:
         """Take ownership of an object. `image` is kept alive, so that it is destroyed after the object."""
         self.handle, self.image = int(made), image
-        _release(self, context, destroy, made)
-
-
-def _release(owner: object, context: Any, destroy: Callable[[Any], Any], what: Any) -> None:
-    """Register `destroy(what)` for when `owner` is collected. At the end of the process the driver frees everything itself."""
-    weakref.finalize(owner, _destroy, context, destroy, what).atexit = False
-
-
-def _destroy(context: Any, destroy: Callable[[Any], Any], what: Any) -> None:
-    # Errors are ignored: whatever fails here has already failed in a call of the user.
-    driver.cuCtxPushCurrent(context)
-    driver.cuCtxSynchronize()
-    destroy(what)
-    driver.cuCtxPopCurrent()
+        release_with(self, context, destroy, made)
 
 
 def array_descriptor(texels: Texels, writable: bool) -> Any:
