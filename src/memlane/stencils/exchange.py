@@ -147,9 +147,8 @@ class Writer:
             for step in one.last if one.inner else ():
                 builder.carry(step, one.inner[:1])
             for side, copies in one.plane_copies.items():
-                is_slab = self.problem.cut == (0,) and (0, side) in one.first_borders
                 for step in copies:
-                    builder.carry(step, [one.first_borders[0, side]] if is_slab else one.first)
+                    builder.carry(step, one.first_of_slab(side) if self.problem.cut == (0,) else one.first)
 
     def _subdomain(self, builder: PlanBuilder, subdomain: Subdomain) -> SubdomainSteps:
         inner = self.boxes.inner(subdomain, self.launches[0])
@@ -168,7 +167,7 @@ class Writer:
             found += self._launches(builder, subdomain, one)
             if at % len(self.turn.kernels) == 0:
                 found += self._points(builder, subdomain, one)
-        return SubdomainSteps(first=found[:1], whole=found[-1:])
+        return SubdomainSteps(first_whole=found[:1], whole=found[-1:])
 
     def _launches(self, builder: PlanBuilder, subdomain: Subdomain, one: Round) -> list[StepRef]:
         """Add a launch for all cells of a part; if it reduces, another kernel computes the cells of halos."""
@@ -202,7 +201,7 @@ class Writer:
                 queue = (LOW, HIGH)[side] if axis == 0 else MORE + 2 * (axis - 1) + side
                 label = f"{SIDES[side]} border{f' along axis {axis}' if axis else ''}"
                 found.borders[axis, side] = self.border(builder, subdomain, one, (axis, side), box, queue, before if meet else (), label)
-            found.first, found.first_borders = found.first or found.last, found.first_borders or dict(found.borders)
+            found.first_borders = found.first_borders or dict(found.borders)
             found.inner.append(self._launch(builder, subdomain, one, inner, INNER, before))
         return found
 

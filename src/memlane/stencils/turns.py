@@ -177,10 +177,10 @@ class Turn:
 class SubdomainSteps:
     """Steps of one part in one turn that other steps depend on, or that depend on others."""
 
-    first: list[StepRef] = field(default_factory=list)
-    """First launches that read exchanged cells, or overwrite sent cells."""
+    first_whole: list[StepRef] = field(default_factory=list)
+    """The first launch of a part that is not cut."""
     first_borders: dict[tuple[int, int], StepRef] = field(default_factory=dict)
-    """Those among them that are launches of borders, by axis and side."""
+    """The first launch of each border, by its axis and its side, 0 or 1."""
     inner: list[StepRef] = field(default_factory=list)
     """The launches between the borders; none where the part is not cut."""
     borders: dict[tuple[int, int], StepRef] = field(default_factory=dict)
@@ -191,6 +191,15 @@ class SubdomainSteps:
     """Copies from and to the part that precede all first launches of the next turn."""
     plane_copies: dict[int, list[StepRef]] = field(default_factory=dict)
     """Copies of planes from and to the part by side; a border needs only those at its side."""
+
+    @property
+    def first(self) -> list[StepRef]:
+        """First launches that read exchanged cells, or overwrite sent cells."""
+        return [*self.first_whole, *self.first_borders.values()]
+
+    def first_of_slab(self, side: int) -> list[StepRef]:
+        """Return the first launches of a slab that read the halo at one side, or overwrite cells sent from there."""
+        return [step for (_, at), step in self.first_borders.items() if at == side] or self.first
 
     @property
     def all_copies(self) -> list[StepRef]:
