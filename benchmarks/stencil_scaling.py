@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import statistics
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,7 +31,7 @@ from running import machine, measure, parser
 from stencil_scaling_cases import CASES, EVERY, GAINS, WEAK, case_of, named
 from stencil_scaling_gains import BEST, BY, COUNTS, EACH_STEP, NO_TIME, TWICE, earlier, over_all, split
 from stencil_scaling_judged import Setting, model_rows, predicted_us, rejudge, shared_row
-from stencil_scaling_parts import CALLS, FACES, call_rows, exchange_rows, peer_times, rank_rows
+from stencil_scaling_parts import CALLS, FACES, call_rows, call_us, exchange_rows, peer_times, rank_rows
 
 from memlane.driver import Device
 from memlane.errors import MemlaneError
@@ -93,13 +92,7 @@ def step_us(run: SharedRun, expected_us: float) -> float:
     if run.target.modelled:
         return run.timeline(unit).elapsed_ns / 1e3 / unit
     steps = unit * max(1, min(_MOST_STEPS, int(1e6 * _ROUND_S / expected_us)) // unit)
-    run.steps(steps).steps(steps)  # the second time plans are those of all that follow
-    times = []
-    for _ in range(_ROUNDS):
-        began = time.perf_counter()
-        run.steps(steps)
-        times.append(1e6 * (time.perf_counter() - began) / steps)
-    return statistics.median(times)
+    return call_us(run, steps, _ROUNDS)
 
 
 Values = dict[str, Any]

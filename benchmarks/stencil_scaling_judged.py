@@ -30,7 +30,7 @@ ERRORS = {"average": 0.1, "worst": 0.2}
 """How far the model may be off, by the end of a metric."""
 OLDER_PLANS = ("65d225396f8a", "3c1296b333cf", "258525129aa5", "7d372ba8c853", "9ad3a81847ee", "090477019680")
 """Commits at which each copy still waited for the neighbour's border, each border for the copies of both sides, and kernels of several
-steps were 2 to 9 % slower. The model is of the plans and kernels since 383a20f59b55."""
+steps were 1 to 8 % slower. The model is of the plans and kernels since 383a20f59b55."""
 _AGAIN = "judged again"
 _MEASURED = re.compile(r"measured at commit (?P<commit>[0-9a-f]+)")
 _SETTING = re.compile(r"(?P<transport>[a-z]+)(, (?P<parts>\d+(x\d+)*))?, k = (?P<k>\d+)(?P<apart>, not overlapped)?$")

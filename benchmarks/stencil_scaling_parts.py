@@ -76,6 +76,17 @@ def exchange_rows(title: str, targets: Sequence[Target], transports: Sequence[st
             yield Row(case, f"step of {_THIN} planes a device over one device's", us, "us", reach, peer=peer, note=note)
 
 
+def call_us(run: SharedRun, steps: int, rounds: int) -> float:
+    """Return the time of a step in calls of so many: the median of some rounds."""
+    run.steps(steps).steps(steps)  # the second time plans are those of all that follow
+    times = []
+    for _ in range(rounds):
+        began = time.perf_counter()
+        run.steps(steps)
+        times.append(1e6 * (time.perf_counter() - began) / steps)
+    return statistics.median(times)
+
+
 def call_rows(title: str, case: Case, targets: Sequence[Target]) -> Iterator[Row]:
     """Yield the time of a step in calls of `steps` of different lengths: it contains a share of the start of the call."""
     if targets[0].modelled:
@@ -84,13 +95,7 @@ def call_rows(title: str, case: Case, targets: Sequence[Target]) -> Iterator[Row
     run = SharedRun(case.problem, case.values(), targets=targets, transport="peer" if len(targets) > 1 else "auto")
     unit, took = run.exchange_every * run.problem.period, {}
     for steps in (max(unit, count // unit * unit) for count in _CALLS):
-        run.steps(steps).steps(steps)
-        times = []
-        for _ in range(_ROUNDS):
-            began = time.perf_counter()
-            run.steps(steps)
-            times.append(time.perf_counter() - began)
-        took[steps] = round(1e6 * statistics.median(times) / steps, 2)
+        took[steps] = round(call_us(run, steps, _ROUNDS), 2)
     longest = max(took)
     peer = {f"{steps} steps": us for steps, us in took.items()}
     note = f"{'peer, ' if len(targets) > 1 else ''}k = {run.exchange_every}, {run.variant.steps} a launch"
