@@ -44,7 +44,7 @@ def test_calls_of_a_repeat_are_in_order_with_its_launches(gpu: Any, enqueues: bo
     loaded = gpu.load(ml.cuda(DOUBLE.replace("__global__", 'extern "C" __global__'), name="twice.cu"))
     b = PlanBuilder()
     first, second, other = (b.array(name, N, "f4", 0) for name in ("first", "second", "other"))
-    name = f"tests.gpu.test_gpu_direct:{'enqueued' if enqueues else 'copied'}"
+    name = f"tests.gpu.test_gpu_rank_transports:{'enqueued' if enqueues else 'copied'}"
     with b.repeat(30) as loop:
         doubled = loop.launch(loaded["twice"], N // 256, 256, first, N, reads=[first], writes=[first])
         loop.launch(loaded["twice"], N // 256, 256, other, N, queue=2, reads=[other], writes=[other])
@@ -67,7 +67,7 @@ def test_calls_of_a_repeat_are_in_order_with_its_launches(gpu: Any, enqueues: bo
     assert bound.run_observed(serial=True)["second"].numpy()[0] == 2.0 ** (121 if enqueues else 91)
 
 
-def ran(ranks: int, transport: str, *arguments: object, program: str = "direct_program") -> tuple[int, str, str]:
+def ran(ranks: int, transport: str, *arguments: object, program: str = "rank_transports_program") -> tuple[int, str, str]:
     """The program on as many GPUs; skipped where the MPI takes no memory of GPUs."""
     if transport == "nccl" and importlib.util.find_spec("nccl") is None:
         pytest.skip("needs nccl4py: pip install 'memlane[nccl]'")
@@ -107,7 +107,7 @@ def test_everything_else_is_as_through_the_host(transport: str, how: str, said: 
 @needs_two
 def test_a_rank_that_hangs_inside_steps_ends_the_others(tmp_path: Any) -> None:
     """The others wait on the GPU for its planes, not in a message of MPI."""
-    code, _, errors = ran(2, "nccl", "stops", program="direct_program")
+    code, _, errors = ran(2, "nccl", "stops", program="rank_transports_program")
     assert code != 0
     assert "RankError: rank 1 does not answer: rank 0 has waited 2 s for planes of the neighbours by NCCL" in errors
 
@@ -117,6 +117,6 @@ def test_a_rank_that_hangs_inside_steps_ends_the_others(tmp_path: Any) -> None:
 def test_ranks_that_share_a_gpu_are_refused() -> None:
     if importlib.util.find_spec("nccl") is None:
         pytest.skip("needs nccl4py: pip install 'memlane[nccl]'")
-    code, _, errors = started(2, "few", program=("-m", "tests.stencils.direct_program"), target="cuda:0", transport="nccl")
+    code, _, errors = started(2, "few", program=("-m", "tests.stencils.rank_transports_program"), target="cuda:0", transport="nccl")
     assert code != 0
     assert "with transport='nccl' each rank has a GPU of its own, and ranks 0 and 1 share cuda:0: start fewer ranks" in errors

@@ -1,4 +1,4 @@
-"""What the ranks of `test_direct.py` run: exchanges from memory of the device, with one, two and three axes cut and several fields."""
+"""What the ranks of `test_rank_transports.py` run: exchanges from memory of the device, one to three axes cut and several fields."""
 
 import os
 import sys

@@ -17,10 +17,10 @@ from memlane.plan import DeviceCall, KernelRef, all_steps, executions, from_json
 from memlane.stencils import Problem, RankStage, Turn, decomposed
 from memlane.targets import BoundPlan
 from memlane.targets.plan_pieces import REST, URGENT, pieces
-from memlane.timeloop.direct import CUDA_AWARE, NcclLink, check_target, is_cuda_aware
 from memlane.timeloop.mpi import Ranks
+from memlane.timeloop.rank_transports import CUDA_AWARE, NcclLink, check_target, is_cuda_aware
 from memlane.timeloop.variants import code_of
-from tests.stencils import direct_program, mpi_program
+from tests.stencils import mpi_program, rank_transports_program
 from tests.stencils.test_mpi import (
     has_the_bits_of_numpy,
     needs_mpi,
@@ -32,7 +32,7 @@ from tests.stencils.test_mpi import (
 
 
 def runs(ranks, *arguments):
-    code, out, errors = started(ranks, *arguments, program=("-m", "tests.stencils.direct_program"), transport="mpi-cuda")
+    code, out, errors = started(ranks, *arguments, program=("-m", "tests.stencils.rank_transports_program"), transport="mpi-cuda")
     assert code == 0, errors
     assert "differ" not in out
     assert out.count("refused: transport='nccl' connects GPUs; emulator:h200 is emulated: pass a GPU as target") == ranks
@@ -46,7 +46,7 @@ def test_four_ranks_have_the_bits_of_one_device():
 
 @needs_mpi
 @pytest.mark.slow
-@pytest.mark.parametrize("ranks", direct_program.PARTS)
+@pytest.mark.parametrize("ranks", rank_transports_program.PARTS)
 def test_one_two_and_three_axes_with_several_fields(ranks):
     assert " cases" in runs(ranks)
 

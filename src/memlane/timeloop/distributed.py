@@ -17,11 +17,11 @@ from memlane.launch import DeviceArray, Target
 from memlane.plan import Timeline
 from memlane.stencils import Problem, RankStage, SharedStage, Subdomain, Turn, Variant
 from memlane.targets import BoundPlan, PlanRun, target_of_process
-from memlane.timeloop.direct import WAYS, NcclLink, check_mpi, check_target
 from memlane.timeloop.engine import architecture
 from memlane.timeloop.mpi import Ranks, world
 from memlane.timeloop.parts import SharedField, computed_cells
 from memlane.timeloop.points import Recorded, Tables
+from memlane.timeloop.rank_transports import RANK_TRANSPORTS, NcclLink, check_mpi, check_target
 from memlane.timeloop.run import Run
 from memlane.timeloop.series import Series
 from memlane.timeloop.shared import SharedRun
@@ -122,8 +122,8 @@ class DistributedRun(SharedRun):
         self._begin(problem, values)
         self.target, self.targets = target, (target,)
         self._ranks, self.rank, self.ranks = ranks, ranks.number, ranks.count
-        self.transport, self._way = transport, WAYS[transport]
-        self.transport_reason = self._way.reason
+        self.transport, self._between_ranks = transport, RANK_TRANSPORTS[transport]
+        self.transport_reason = self._between_ranks.reason
         options = {"transport": transport, "variant": variant, "exchange_every": exchange_every, "overlap": overlap, "fmad": fmad}
         own = _About.of(problem, target, decomposition=decomposition, **options)
         about: list[_About] = ranks.all_of(own, "what each rank prepares")
@@ -200,7 +200,7 @@ class DistributedRun(SharedRun):
 
     def _stage(self, turn: Turn, turns: int, varying: bool) -> SharedStage:
         rows = turn.steps * turns if varying else 1
-        way = self._way
+        way = self._between_ranks
         return RankStage(
             self.decomposition, turn, turns, self._wanted, rows, self._strips, self.overlap,
             own=self.rank, function=way.function, is_direct=way.is_direct, enqueues=way.enqueues,
@@ -208,7 +208,7 @@ class DistributedRun(SharedRun):
 
     def _memory(self) -> AbstractContextManager[None]:
         """Return a `with` block in which memory is allocated from which the transport can send."""
-        return self.target.mappable() if self._way.is_direct and not self._way.enqueues else nullcontext()
+        return self.target.mappable() if self._between_ranks.shows_memory else nullcontext()
 
     def _bound(self, stage: SharedStage, scalars: Sequence[DeviceArray], tables: Sequence[Tables]) -> BoundPlan:
         with self._memory():
@@ -219,7 +219,7 @@ class DistributedRun(SharedRun):
 
     def timeline(self, steps: int | None = None) -> Timeline:
         """See `SharedRun.timeline`. Every rank must call it. Raise StencilError for `"mpi-cuda"` on GPUs, whose plan is no single graph."""
-        if self._way.is_direct and not self._way.enqueues and not self.target.modelled:
+        if self._between_ranks.shows_memory and not self.target.modelled:
             raise StencilError(
                 f"with transport={self.transport!r} ranks exchange between CUDA graphs, which cannot be timed as one: time steps as a whole"
             )

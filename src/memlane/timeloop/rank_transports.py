@@ -26,7 +26,7 @@ _NAP_PART = 2e-3
 
 
 @dataclass(frozen=True)
-class Way:
+class RankTransport:
     """One way to pass planes between ranks: the function that plans call, and how (`RankStage`)."""
 
     function: str
@@ -34,11 +34,16 @@ class Way:
     is_direct: bool = True
     enqueues: bool = False
 
+    @property
+    def shows_memory(self) -> bool:
+        """Whether the thread that runs the plan shows memory of devices to MPI, between graphs."""
+        return self.is_direct and not self.enqueues
 
-WAYS = {
-    "mpi": Way(EXCHANGE, "messages of MPI through memory of the host", is_direct=False),
-    "mpi-cuda": Way(EXCHANGE_ON_DEVICES, "messages of MPI, which takes memory of the devices"),
-    "nccl": Way(nccl.EXCHANGE, "sends and receives of NCCL between memory of the GPUs", enqueues=True),
+
+RANK_TRANSPORTS = {
+    "mpi": RankTransport(EXCHANGE, "messages of MPI through memory of the host", is_direct=False),
+    "mpi-cuda": RankTransport(EXCHANGE_ON_DEVICES, "messages of MPI, which takes memory of the devices"),
+    "nccl": RankTransport(nccl.EXCHANGE, "sends and receives of NCCL between memory of the GPUs", enqueues=True),
 }
 """Transports between ranks."""
 
