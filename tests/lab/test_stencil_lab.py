@@ -6,6 +6,8 @@ import csv
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from memlane.lab.stencil.cases import HIMENO, HIMENO_SIZES, SEVEN, Case, Setting
 from memlane.lab.stencil.claims import chosen_by, claims, hidden_share, lost_by_choice, slope
 from memlane.lab.stencil.lab import run_with
 from memlane.lab.stencil.measure import AS_PUBLISHED, Effort, Measured, _timed, measure, measure_kernel, parts_of
+from memlane.lab.stencil.plots import figures
 from memlane.lab.stencil.predict import Point, predict
 from memlane.lab.stencil.tables import rows as rows_of
 from memlane.plan import Span, Timeline
@@ -190,6 +193,50 @@ def test_what_is_lost_by_the_choice_of_a_model() -> None:
     slower = run_of({1: Point(10, 8, 6, 3), 2: Point(8, 7, 3, 3)}, {1: 10, 2: 9})
     assert {claim.holds for claim in claims([], [slower], [], True) if "bound by computation" in claim.found} == {"no"}
     assert slope({2: 5.0, 10: 21.0}) == 2
+
+
+def test_claims_are_about_runs_with_one_step_a_launch() -> None:
+    """Two steps a launch make k = 2 the fastest, though bound by computation; with one step a launch, as in the paper, k = 1 is."""
+    fused = run_of({1: Point(10, 8, 6, 1), 2: Point(7, 6, 3, 1)}, {1: 10, 2: 11})
+    run = replace(fused, single={(2, 2): Point(12, 10, 3, 1)})
+    text = "7-point, bound by computation: k = 1 is best"
+    assert {claim.holds for claim in claims([], [fused], [], False) if claim.found == text} == {"no"}
+    (claim,) = [claim for claim in claims([], [run], [], False) if claim.found == text]
+    assert (claim.holds, claim.here) == ("yes", "inner 8.0, exchange 6.0 us; k = 1 to 2: 10.0, 12.0 us")
+    rows = {row.metric: row for row in rows_of([], [replace(run, points={(1, 1): Point(18, 18, 0, 0), **run.points})], [], [], "measured")}
+    assert rows["k chosen by model kawamura over the best, overlapped, measured"].value == 1
+    assert rows["k chosen by model memlane over the best, overlapped, measured"].value == round(10 / 7, 4)
+    assert rows["error of model kawamura, average"].peer == {"k = 1": 0, "k = 2": round(11 / 12 - 1, 4), "worst": round(1 - 11 / 12, 4)}
+    best = rows["time of a step, best k, measured"]
+    assert (best.value, best.peer["k = 2 us"], best.peer["k = 2 us, one step a launch"]) == (7, 7, 12)
+    (figure,) = [one for name, one in figures([], [run], [], "measured").items() if name.startswith("fig_10_11")]
+    (panel,) = figure.panels
+    assert list(panel.series["measured, one step a launch"]) == [(1, 10), (2, 12)]
+
+
+def test_parts_on_gpus_are_medians_of_timelines_after_the_timed_runs() -> None:
+    """A first timeline may be several times too long: the clocks of a GPU rise, and its first launches load code."""
+
+    class Timed:
+        exchange_every, step = 2, 0
+        targets = (1, 2)
+        target = SimpleNamespace(modelled=False)
+        asked: ClassVar[list[str]] = []
+
+        def steps(self, count: int) -> Timed:
+            self.asked.append(f"steps {count}")
+            return self
+
+        def timeline(self, steps: int) -> Timeline:
+            self.asked.append("timeline")
+            us = 50 if self.asked.count("timeline") == 1 else 8
+            return Timeline((Span("step", "launch", ((0, 0),), 0, us * 1000 * steps), Span("step", "launch", ((1, 0),), 0, 1)), False)
+
+    run = Timed()
+    point = _timed(run, replace(Effort.of(True, False), rounds=3))  # type: ignore[arg-type]
+    assert run.asked == ["steps 2", "steps 60", "steps 60", "steps 60", "steps 60", *["timeline"] * 5]
+    assert point.inner == 8
+    assert 0 < point.step < 1e3  # by the host's clock
 
 
 @pytest.mark.slow

@@ -5,7 +5,8 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -17,10 +18,13 @@ from memlane.launch import Target, observing
 from memlane.measure.prediction import Forecaster
 from memlane.network import Link, Network, Transfer
 from memlane.plan import Span, Timeline
+from memlane.stencils.choice import default_variant
 from memlane.stencils.scaling import CalibratedModel, KawamuraModel, plan_scaling
 from memlane.timeloop.shared import SharedRun
 
 OURS, AS_PUBLISHED = "memlane's", "cut as in the paper"
+_TIMELINES = 5
+"""Timelines on GPUs, after runs that have warmed them; the median of each part counts."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,8 @@ class Effort:
 
 @dataclass
 class Measured(Scaling):
-    """Times of runs, and predictions by models. `by` is the transport. In the runs of `points` exchanges are overlapped."""
+    """Times of runs, and predictions by models. `by` is the transport. In the runs of `points` exchanges are overlapped, and launches make
+    as many steps as memlane chooses."""
 
     models: dict[str, dict[tuple[int, int], Point]] = field(default_factory=dict)
     """Predictions, by model, of overlapped runs with the measured times of exchanges."""
@@ -58,6 +63,13 @@ class Measured(Scaling):
     """Runs with undivided launches and each exchange behind all planes, by devices and steps between exchanges."""
     expected_behind: dict[tuple[int, int], Point] = field(default_factory=dict)
     """Predictions of those by the model memlane."""
+    single: dict[tuple[int, int], Point] = field(default_factory=dict)
+    """Overlapped runs with one step per launch, as in the paper, where those of `points` have several."""
+
+    @property
+    def as_published(self) -> Measured:
+        """These runs with one step per launch: what the paper measured."""
+        return replace(self, points={**self.points, **self.single})
 
     def fastest(self, devices: int) -> tuple[int, bool]:
         """Return the steps between exchanges that are fastest, and whether the exchange is overlapped there."""
@@ -88,7 +100,7 @@ def measure(case: Case, targets: Sequence[Target], counts: Iterable[int], transp
     Raises LaunchError if fields differ from those of one device; StencilError if it cannot run.
     """
     found = Measured(case, transport, models={model: {} for model in MODELS})
-    values = case.values()
+    values, one_step = case.values(), default_variant(case.problem, case.problem.rules[0])
     alone = SharedRun(case.problem, values, targets=targets[:1])
     expected = _fields(alone, case, [k * effort.turns for k in effort.every])
     found.points[1, 1] = _timed(alone, effort)
@@ -100,10 +112,14 @@ def measure(case: Case, targets: Sequence[Target], counts: Iterable[int], transp
             if k > case.shape[0] // count:
                 found.notes.append(f"{count} devices: {k} steps reach further than a slab of {case.shape[0] // count} planes")
                 continue
+            options: dict[str, Any] = {"targets": targets[:count], "exchange_every": k, "transport": transport}
             for overlap, points in ((True, found.points), (False, found.behind)):
-                run = SharedRun(case.problem, values, targets=targets[:count], exchange_every=k, transport=transport, overlap=overlap)
+                run = SharedRun(case.problem, values, **options, overlap=overlap)
                 points[count, k] = _timed(run, effort, expected[k * effort.turns])
                 steps_per_launch[k, overlap] = run.variant.steps
+            if steps_per_launch[k, True] > 1:
+                run = SharedRun(case.problem, values, **options, overlap=True, variant=one_step)
+                found.single[count, k] = _timed(run, effort, expected[k * effort.turns])
         for model in MODELS:
             found.models[model] |= _modelled(found, model, count, steps_per_launch, targets[0].chip, True)
         found.expected_behind |= _modelled(found, "memlane", count, steps_per_launch, targets[0].chip, False)
@@ -130,22 +146,23 @@ def _fields(run: SharedRun, case: Case, every: Sequence[int]) -> Mapping[int, np
 
 
 def _timed(run: SharedRun, effort: Effort, expected: np.ndarray | None = None) -> Point:
-    """Return the times of a step: by the emulator's clock, or on GPUs the median of runs of many steps.
+    """Return the times of a step: by the emulator's clock, or on GPUs the medians of runs of many steps and of timelines after them.
 
-    Raises LaunchError if a new run leaves other fields than `expected` after the steps of its timeline.
+    Raises LaunchError if a new run leaves other fields than `expected` after `effort.turns` exchanges.
     """
     k = run.exchange_every
     steps = effort.turns * k
-    line = run.timeline(steps)
+    line = run.timeline(steps) if run.target.modelled else None
+    if line is None:
+        run.steps(steps)
     if expected is not None and not np.array_equal(run[run.problem.swap[0][1]].gather(), expected):
         shape = " x ".join(map(str, run.problem.grid.shape))
         raise LaunchError(
             f"{run.problem.rules[0].name} on {shape}, {len(run.targets)} devices, exchanged every {k} steps: after {steps} steps fields "
             "differ from those of one device"
         )
-    parts = parts_of(line, len(run.targets), steps)
-    if run.target.modelled:
-        return parts
+    if line is not None:
+        return parts_of(line, len(run.targets), steps)
     count = k * max(1, effort.steps // k)
     run.steps(count)
     times = []
@@ -153,7 +170,9 @@ def _timed(run: SharedRun, effort: Effort, expected: np.ndarray | None = None) -
         began = time.perf_counter()
         run.steps(count)
         times.append(1e6 * (time.perf_counter() - began) / count)
-    return replace(parts, step=statistics.median(times))
+    parts = [parts_of(run.timeline(steps), len(run.targets), steps) for _ in range(_TIMELINES)]
+    medians = {one.name: statistics.median(getattr(point, one.name) for point in parts) for one in fields(Point)}
+    return Point(**{**medians, "step": statistics.median(times)})
 
 
 def parts_of(line: Timeline, devices: int, steps: int) -> Point:
@@ -222,8 +241,8 @@ class Kernel:
 
 
 def measure_kernel(case: Case, target: Target, cut: str, effort: Effort) -> Kernel:
-    """Time a step of a slab on one device: our kernel, or ours tiled as the paper describes its own."""
-    variant = case.as_published() if cut == AS_PUBLISHED else None
+    """Time a step of a slab on one device, a launch each: our kernel, or ours tiled as the paper describes its own."""
+    variant = case.as_published() if cut == AS_PUBLISHED else default_variant(case.problem, case.problem.rules[0])
     run = SharedRun(case.problem, case.values(), targets=[target], exchange_every=1, variant=variant)
     point = _timed(run, replace(effort, turns=1))
     paper = KawamuraModel.of(case.problem, target.chip).kernel_us(case.shape)

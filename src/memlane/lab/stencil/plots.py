@@ -57,6 +57,9 @@ def _over_steps(run: Measured, count: int, clock: str) -> Lines:
     over = run.over_steps(count)
     series = {_CLOCKS[clock]: [(float(k), point.step) for k, point in over.items()]}
     series |= {f"{_CLOCKS[clock]}, not overlapped": [(float(k), one.step) for (devices, k), one in run.behind.items() if devices == count]}
+    if any(devices == count for devices, _ in run.single):
+        single = run.as_published.over_steps(count)
+        series |= {f"{_CLOCKS[clock]}, one step a launch": [(float(k), point.step) for k, point in single.items()]}
     series |= {f"model {model}": [(float(k), run.models[model][count, k].step) for k in over] for model in MODELS}
     return Lines(f"{run.case.title}, {count} devices, {run.by}", "steps between two exchanges", _STEP, series)
 
