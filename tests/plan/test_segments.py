@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlane.plan import Buffer, Copy, KernelRef, Launch, Plan, Repeat, Scalar, Step, executions, segments
+from memlane.plan import Buffer, Copy, Execution, KernelRef, Launch, Plan, Repeat, Scalar, Step, executions, replayed_turns, segments
 from tests.plan.random_plans import plans
 
 
@@ -14,6 +16,39 @@ def test_pieces_make_up_the_plan(plan: Plan, most: int) -> None:
     order = executions(plan)
     found = [execution for piece in segments(plan, order, most) for _ in range(piece.times) for execution in piece.order]
     assert [(one.path, one.action) for one in found] == [(one.path, one.action) for one in order]
+
+
+@given(plans(), st.integers(1, 12))
+def test_pieces_need_only_the_turns_that_are_replayed(plan: Plan, most: int) -> None:
+    order = executions(plan, replayed_turns(plan, most))
+    found = [execution for piece in segments(plan, order, most) for _ in range(piece.times) for execution in piece.order]
+    assert [(one.path, one.action) for one in found] == [(one.path, one.action) for one in executions(plan)]
+
+
+@given(plans())
+def test_the_turns_that_are_replayed_show_every_dependency(plan: Plan) -> None:
+    """Between the same steps, with the same actions, as the turns of the whole plan."""
+
+    def edges(order: Sequence[Execution]) -> set[object]:
+        pairs = ((order[number], one) for one in order for number in one.waits)
+        return {(before.path, before.step, one.path, one.step) for before, one in pairs}
+
+    assert edges(executions(plan, replayed_turns(plan, 1))) == edges(executions(plan))
+
+
+def test_a_long_repeat_is_not_enumerated() -> None:
+    """Of 100,004 turns, which neither 10 nor 8 nor 6 divide, those of one piece of 10 and the rest of 4."""
+    plan = copies(100_004)
+    order = executions(plan, replayed_turns(plan, most=10))
+    assert len(order) == 1 + 10 + 4
+    found = segments(plan, order, most=10)
+    assert [(len(piece.order), piece.times, piece.turns) for piece in found] == [(1, 1, 0), (10, 10_000, 10), (4, 1, 4)]
+
+
+def test_pieces_of_a_repeat_leave_no_rest_where_some_turns_fewer_do() -> None:
+    plan = copies(2048)
+    found = segments(plan, executions(plan), most=700)
+    assert [(len(piece.order), piece.times, piece.turns) for piece in found] == [(1, 1, 0), (512, 4, 512)]
 
 
 def copies(count: int, **more: object) -> Plan:

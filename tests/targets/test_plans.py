@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -280,6 +281,34 @@ def test_a_repeat_ends_when_its_value_is_not_zero(every: int, turns: int, left: 
     done = run(b.plan(), {"value": host}, targets=[Emulator(load("h200"))])
     assert done.turns == {(0,): turns}
     assert host[0] == left
+
+
+def count_turn(counted: npt.NDArray[Any]) -> None:
+    counted += 1
+
+
+def test_graphs_of_a_plan_with_very_many_turns_are_made_from_a_few_of_them() -> None:
+    """A repeat that may run 2^20 times and ends after 12; another of 5,003 turns, whose buffers rotate."""
+    b = PlanBuilder()
+    value, flag = b.array("value", 1, "i4", "pinned"), b.array("flag", (), "i4", "pinned")
+    counted = b.array("counted", 1, "i4", "pinned")
+    near, far = b.array("near", 2, "i4", 0), b.array("far", 2, "i4", 0)
+    with b.repeat(1 << 20, until=flag, every=4) as loop:
+        loop.call("tests.targets.test_plans:halve", value, flag, reads=[value], writes=[value, flag])
+    with b.repeat(5003, rotate=[(near, far)]) as loop:
+        loop.copy(far[:1], near[1:])
+        loop.call("tests.targets.test_plans:count_turn", counted, reads=[counted], writes=[counted])
+    target = GraphingEmulator()
+    host = {name: target.pinned(shape, "i4") for name, shape in (("value", 1), ("flag", ()), ("counted", 1))}
+    host["value"][:], host["flag"][...], host["counted"][:] = 10_000, 0, 0
+    arrays = {"near": target.array(np.array([1, 2], "i4")), "far": target.array(np.array([3, 4], "i4"))}
+    began = time.perf_counter()
+    bound = BoundPlan(b.plan(), {**host, **arrays}, targets=[target])
+    assert time.perf_counter() - began < 1  # to enumerate all turns takes many seconds
+    done = bound.run()
+    assert done.turns == {(0,): 12}
+    assert (host["value"][0], host["counted"][0]) == (10_000 >> 12, 5003)
+    assert (arrays["near"].numpy().tolist(), arrays["far"].numpy().tolist()) == ([4, 2], [2, 4])
 
 
 def test_strided_copies_leave_what_lies_between_alone() -> None:

@@ -26,7 +26,7 @@ from memlane.plan.json import from_json, to_json
 from memlane.plan.order import Execution, Lifetime, Queue, ancestors, executions, lifetimes
 from memlane.plan.plan import Plan, Repeat, Step, all_repeats, all_steps
 from memlane.plan.races import Race, check, races
-from memlane.plan.segments import EarlyEnds, Segment, segments
+from memlane.plan.segments import EarlyEnds, Segment, replayed_turns, segments
 from memlane.plan.timeline import Span, Timeline
 
 __all__ = [
@@ -67,6 +67,7 @@ __all__ = [
     "planned",
     "races",
     "raised_flags",
+    "replayed_turns",
     "segments",
     "signals",
     "to_json",

@@ -79,14 +79,20 @@ class Lifetime:
 
 def lifetimes(order: Sequence[Execution]) -> dict[Buffer, Lifetime]:
     """Return the lifetime of each buffer, in the order of first use."""
-    found: dict[Buffer, Lifetime] = {}
+    first: dict[Buffer, int] = {}
+    last: dict[Buffer, int] = {}
+    inputs, written = set[Buffer](), set[Buffer]()
+    touches = {id(execution.action): execution.action.touches for execution in order}  # the turns of a repeat share their actions
     for number, execution in enumerate(order):
-        for touch in execution.action.touches:
+        for touch in touches[id(execution.action)]:
             buffer = touch.view.buffer
-            known = found.get(buffer) or Lifetime(buffer, number, number, False, False)
-            is_input = known.is_input or (touch.reads and not known.is_written)
-            found[buffer] = replace(known, last=number, is_input=is_input, is_written=known.is_written or touch.writes)
-    return found
+            first.setdefault(buffer, number)
+            last[buffer] = number
+            if touch.reads and buffer not in written:
+                inputs.add(buffer)
+            if touch.writes:
+                written.add(buffer)
+    return {buffer: Lifetime(buffer, at, last[buffer], buffer in inputs, buffer in written) for buffer, at in first.items()}
 
 
 Ends = tuple[int, ...]

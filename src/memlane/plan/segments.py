@@ -9,8 +9,8 @@ from typing import Any
 
 from memlane.plan.actions import counts_turns
 from memlane.plan.buffers import View
-from memlane.plan.order import Execution
-from memlane.plan.plan import Plan, Repeat, Step, all_steps
+from memlane.plan.order import Execution, Turns
+from memlane.plan.plan import Plan, Repeat, Step, all_repeats, all_steps
 
 MAX_EXECUTIONS = 2000
 """Maximum executions per segment, unless one or two turns of a repeat exceed it."""
@@ -34,13 +34,14 @@ class Segment:
 def segments(plan: Plan, order: Sequence[Execution], most: int = MAX_EXECUTIONS) -> list[Segment]:
     """Return the segments of a plan, of about `most` executions.
 
-    A longer repeat becomes one segment of some turns that runs many times, unless numbers count its turns.
+    A longer repeat becomes one segment of some turns that runs many times, unless numbers count its turns. `order` may be that of
+    `replayed_turns`, which has the turns of these segments and few others.
     """
     found: list[Segment] = []
     waiting: list[Execution] = []
     for position, of_item in groupby(order, key=lambda execution: execution.path[0]):
         item, executions = plan.steps[position], list(of_item)
-        if isinstance(item, Repeat) and (item.until is not None or len(waiting) + len(executions) > most):
+        if isinstance(item, Repeat) and (item.until is not None or len(waiting) + item.count * _executions_a_turn(item) > most):
             found += [Segment(waiting)] if waiting else []
             waiting = []
             found += _of_repeat(item, position, executions, most)
@@ -50,15 +51,46 @@ def segments(plan: Plan, order: Sequence[Execution], most: int = MAX_EXECUTIONS)
 
 
 def _of_repeat(repeat: Repeat, position: int, executions: list[Execution], most: int) -> Iterator[Segment]:
-    size = len(executions) // repeat.count
-    together = repeat.every if repeat.until is not None else max(1, most // (size * repeat.period)) * repeat.period
-    counting = any(counts_turns(step.action) for step in all_steps(repeat.steps))
-    times, rest = (0, repeat.count) if counting else divmod(repeat.count, together)
+    size, together = _executions_a_turn(repeat), _turns_together(repeat, most)
+    times, rest = (0, repeat.count) if _is_counting(repeat) else divmod(repeat.count, together)
     if times:
         yield Segment(executions[: together * size], times, repeat.until, (position,), together)
-    for start in range(repeat.count - rest, repeat.count, together):
-        part = executions[start * size : min(start + together, repeat.count) * size]
+    turns = len(executions) // size
+    begin = repeat.count - rest if turns == repeat.count else together  # the rest is there behind the turns that are replayed
+    for start in range(begin, begin + rest, together):
+        part = executions[start * size : min(start + together, begin + rest) * size]
         yield Segment(part, 1, repeat.until, (position,), len(part) // size)
+
+
+def replayed_turns(plan: Plan, most: int = MAX_EXECUTIONS) -> Turns:
+    """Return how many turns of each repeat `segments` of a plan consist of, so that the others need not be enumerated.
+
+    Every dependency of a turn on the one before is among them.
+    """
+    inner = {id(one) for item in plan.steps if isinstance(item, Repeat) for one in all_repeats(item.steps)}
+    needed: dict[int, int] = {}
+    for item in plan.steps:
+        if isinstance(item, Repeat) and id(item) not in inner and not _is_counting(item):
+            together = _turns_together(item, most)
+            needed[id(item)] = max(together + item.count % together, 2 * item.period)
+    return lambda repeat: min(repeat.count, needed.get(id(repeat), repeat.count))
+
+
+def _turns_together(repeat: Repeat, most: int) -> int:
+    """Return the turns of a segment: as many as fit, or up to half of them fewer if no rest is left then."""
+    if repeat.until is not None:
+        return repeat.every
+    period = repeat.period
+    fitting = max(1, most // max(1, _executions_a_turn(repeat) * period))
+    return period * next((one for one in range(fitting, fitting // 2, -1) if repeat.count % (one * period) == 0), fitting)
+
+
+def _executions_a_turn(repeat: Repeat) -> int:
+    return sum(item.count * _executions_a_turn(item) if isinstance(item, Repeat) else 1 for item in repeat.steps)
+
+
+def _is_counting(repeat: Repeat) -> bool:
+    return any(counts_turns(step.action) for step in all_steps(repeat.steps))
 
 
 @dataclass

@@ -66,6 +66,10 @@ class BoundActions:
         """Return the same steps over other memory."""
         return BoundActions(self.order, self.targets, memory, self._modules, self.flags, self._stages)
 
+    def of_order(self, order: Sequence[Execution]) -> BoundActions:
+        """Return the actions of other executions of the same plan, over the same memory."""
+        return BoundActions(order, self.targets, self.memory, self._modules, self.flags, self._stages)
+
     @property
     def launches(self) -> list[BoundLaunch]:
         """All launches, each once."""
@@ -80,9 +84,11 @@ class BoundActions:
         steps: list[BoundStep] = []
         places: list[range] = []
         ends: dict[int, list[int]] = {}
+        done: dict[int, Execution] = {}
         for execution in order:
             begun = len(steps)
-            needed = [number for number in execution.waits if number in ends and not self.ordered_by_flags(self.order[number], execution)]
+            needed = [number for number in execution.waits if number in done and not self.ordered_by_flags(done[number], execution)]
+            done[execution.number] = execution
             waits = tuple(position for number in needed for position in ends[number])
             ends[execution.number] = []
             for bound, target in self.of(execution):

@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from math import inf
 
 from memlane.launch import BoundCall, Event, StepGraph, Stream, Target
-from memlane.plan import DeviceCall, Execution
+from memlane.plan import Action, DeviceCall, Execution
 from memlane.targets.bound_actions import BoundActions
 
 URGENT, REST = 0, 1
 """Numbers of the two graphs of a piece, and of their streams."""
 
 
-def is_made_between_graphs(execution: Execution) -> bool:
-    """Return whether the thread that runs the plan makes the call of an execution, between graphs."""
-    return isinstance(execution.action, DeviceCall) and not execution.action.enqueues
+def is_made_between_graphs(action: Action) -> bool:
+    """Return whether an action is a call that the thread that runs the plan makes, between graphs."""
+    return isinstance(action, DeviceCall) and not action.enqueues
 
 
 @dataclass
@@ -44,7 +44,7 @@ def pieces(order: Sequence[Execution]) -> list[Piece]:
     """First piece that can have each execution; for a call the piece after it."""
     for one in order:
         at = max((first[number] for number in one.waits), default=0)
-        if is_made_between_graphs(one):
+        if is_made_between_graphs(one.action):
             found[-1].call = one
             found[-1].call_awaits = max((places[number][0] for number in one.waits if places.get(number, (0, 0))[1] == REST), default=-1)
             found.append(Piece())
@@ -62,9 +62,9 @@ def pieces(order: Sequence[Execution]) -> list[Piece]:
 def _next_calls(order: Sequence[Execution]) -> list[float]:
     """Return for each execution which call, counted from 0, is the first that waits for it; infinity if none does."""
     found: list[float] = [inf] * len(order)
-    count = sum(map(is_made_between_graphs, order))
+    count = sum(is_made_between_graphs(one.action) for one in order)
     for one in reversed(order):
-        if is_made_between_graphs(one):
+        if is_made_between_graphs(one.action):
             count -= 1
             found[one.number] = count
         for number in one.waits:

@@ -40,8 +40,10 @@ from memlane.plan import (
     Span,
     Timeline,
     all_repeats,
+    all_steps,
     check,
     executions,
+    replayed_turns,
     segments,
 )
 from memlane.ptx import Module
@@ -99,16 +101,22 @@ class BoundPlan:
         check(plan)
         self.plan = plan
         self.targets = (named_target(),) if targets is None else tuple(targets)
-        self.order = executions(plan)
         self._check_targets()
-        self.memory = bound_memory(plan, self.order, self.targets, bindings or {})
+        self._replayed = executions(plan, replayed_turns(plan)) if self._can_use_graphs and not self._has_calls else executions(plan)
+        """Executions that graphs consist of: of a repeat of many turns those that are replayed."""
+        self.memory = bound_memory(plan, self._replayed, self.targets, bindings or {})
         self._graphs: list[tuple[Segment, StepGraph]] | None = None
         self._streams: tuple[Stream, ...] = ()
         """Stream of each device, for a plan whose devices replay their own graphs."""
         known = Modules(modules)
-        known.check(self.order)
+        known.check(self._replayed)
         flags = {buffer: memory for buffer in plan.flags if isinstance(memory := self.memory[buffer], DeviceArray)}
-        self._actions = BoundActions(self.order, self.targets, self.memory, known, Signals(self.order, self.targets, flags))
+        self._actions = BoundActions(self._replayed, self.targets, self.memory, known, Signals(self._replayed, self.targets, flags))
+
+    @cached_property
+    def order(self) -> list[Execution]:
+        """Every execution of every step, in an order that the plan allows."""
+        return executions(self.plan) if self._can_use_graphs and not self._has_calls else self._replayed
 
     def run(self) -> PlanRun:
         """Execute every step and wait for them."""
@@ -196,7 +204,7 @@ class BoundPlan:
     @cached_property
     def _has_calls(self) -> bool:
         """Whether there are device calls that are made between graphs."""
-        return any(map(is_made_between_graphs, self.order))
+        return any(is_made_between_graphs(step.action) for step in all_steps(self.plan.steps))
 
     @cached_property
     def _pieces(self) -> PlanPieces:
@@ -301,16 +309,17 @@ class BoundPlan:
         Each dependency between devices then leads from a put to its wait in the same turn. Between two replays each device has the order of
         its stream, so no join is needed.
         """
-        if not self.plan.flags or any(one.step.device is None for one in self.order):
+        if not self.plan.flags or any(one.step.device is None for one in self._replayed):
             return False
-        pairs = ((self.order[number], one) for one in self.order for number in one.waits)
+        pairs = ((self._replayed[number], one) for one in self._replayed for number in one.waits)
         return all(before.step.device == one.step.device or self._actions.ordered_by_flags(before, one) for before, one in pairs)
 
     def _segment_graphs(self) -> list[tuple[Segment, StepGraph]]:
         graphs = self._graphs
         if graphs is None or has_observers():  # observers may change the launches, so their graphs are not cached
             prepare = self._separate_graphs if self._is_separable else self._graph
-            graphs = [(segment, prepare(segment.order)) for segment in segments(self.plan, self.order)]
+            order = self.order if has_observers() else self._replayed  # observers are told the turn of each launch
+            graphs = [(segment, prepare(segment.order)) for segment in segments(self.plan, order)]
             self._graphs = self._graphs if has_observers() else graphs
         return graphs
 
@@ -337,8 +346,9 @@ class BoundPlan:
             raise BadPlan("a plan with a repeat that may end early cannot be a single graph: run it")
         if not self.targets[0].modelled:
             self._refuse_calls()
-        steps, places = self._actions.steps(self.order)
-        return PlanGraph(self.plan, self.targets, self._actions, self.targets[0].graph_of_steps(steps), places)
+        actions = self._actions.of_order(self.order)
+        steps, places = actions.steps(self.order)
+        return PlanGraph(self.plan, self.targets, actions, self.targets[0].graph_of_steps(steps), places)
 
     def _start_separately(self, graphs: Sequence[tuple[Segment, StepGraph]], place: Stream) -> dict[tuple[int, ...], int]:
         """Start a separate graph per device, ordered after earlier work on a stream and before later work on it."""
