@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from docs_cells import Document, ResultRow, cell, number, table, verdict
 
@@ -218,7 +218,8 @@ def stencils(document: Document) -> str:
 
 def stencil_devices(document: Document) -> str:
     """Return a line for each case on several devices: each transport's fastest step, and the speed-up over one device."""
-    times: dict[str, dict[str, float]] = {}
+    times: dict[str, dict[str, dict[str, float]]] = {}
+    """Times of each setting, by case and transport."""
     best: dict[str, float] = {}
     gained: dict[str, ResultRow] = {}
     for row in document["rows"]:
@@ -232,17 +233,23 @@ def stencil_devices(document: Document) -> str:
             found = times.setdefault(plain, {})
             for setting, us in row["peer"].items():
                 name = (case.partition(" by ")[2] or "mpi") if "MPI" in case else setting.partition(",")[0]
-                found[name] = min(us, found.get(name, us))
+                found.setdefault(name, {})[setting] = us
         elif metric in ("speed-up over one device", "efficiency"):
             gained[case] = row
     lines = []
     for case, row in sorted(gained.items(), key=lambda one: _of_devices(one[0])):
         count = _of_devices(case)[1]
         alone = number(best[case] * row["value"])  # at the same time, with the same kernels
-        cells = [number(times[case][name]) if name in times[case] else "-" for name in _TRANSPORTS]
+        cells = [_fastest_of(times[case].get(name, {})) for name in _TRANSPORTS]
         what = "efficiency" if row["metric"] == "efficiency" else "speed-up"
         lines.append([case.rpartition(", ")[0], number(count), alone, *cells, f"{what} {row['value']:.2f}", verdict(row)])
     return table(["us a step, best k of 1 to 8", "devices", "one device", *(f"`{name}`" for name in _TRANSPORTS), "", "reach"], lines)
+
+
+def _fastest_of(times: Mapping[str, float]) -> str:
+    """Return the fastest time; if one setting alone was measured, with its steps between exchanges."""
+    only = f" (only {next(iter(times)).partition(', ')[2]})" if len(times) == 1 else ""
+    return number(min(times.values())) + only if times else "-"
 
 
 _TRANSPORTS = ("peer", "flags", "persistent", "host", "mpi", "nccl")
@@ -298,8 +305,9 @@ def stencil_model(document: Document) -> str:
     for (at, count, transport), rows in sorted(found.items()):
         average, worst = (rows[f"predicted over measured, less 1, {which}"]["value"] for which in ("average", "worst"))
         chosen = rows["k and overlap chosen by the model over the best"]
-        cells = [f"{100 * one:.0f} %" for one in (average, worst, chosen["value"] - 1)]
-        lines.append([_STENCILS[at], number(count), f"`{transport}`", *cells, verdict(chosen)])
+        lost = "not measured" if chosen["value"] is None else f"{100 * (chosen['value'] - 1):.0f} %"
+        cells = [f"{100 * average:.0f} %", f"{100 * worst:.0f} %", lost, "-" if chosen["value"] is None else verdict(chosen)]
+        lines.append([_STENCILS[at], number(count), f"`{transport}`", *cells])
     return table(["", "devices", "transport", "off on average", "at most", "what it chooses loses", "reach"], lines)
 
 

@@ -21,16 +21,15 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
 from math import prod
 from typing import Any
 
 import numpy as np
 from harness import Row, results_of, show
 from running import machine, measure, parser
-from stencil_scaling_cases import CASES, EVERY, GAINS, WEAK, case_of, named
+from stencil_scaling_cases import CASES, GAINS, WEAK, case_of, named
 from stencil_scaling_gains import BEST, BY, COUNTS, EACH_STEP, NO_TIME, TWICE, earlier, over_all, split
-from stencil_scaling_judged import Setting, model_rows, predicted_us, rejudge, shared_row
+from stencil_scaling_judged import Setting, model_rows, predicted_us, rejudge, settings_of, shared_row
 from stencil_scaling_parts import CALLS, FACES, call_rows, call_us, exchange_rows, peer_times, rank_rows
 
 from memlane.driver import Device
@@ -129,18 +128,6 @@ def measured(
     return found
 
 
-def settings_of(case: Case, count: int, transports: Sequence[str], quick: bool) -> Iterator[Setting]:
-    """Yield all settings: slabs, and behind them all other ways to cut the grid, overlapped."""
-    if transports == ("persistent",):
-        yield from (Setting("persistent", k, True) for k in ((1, 2) if quick else (1, 2, 3, 4)))
-        return
-    for k in EVERY[: 2 if quick else None]:
-        yield from (Setting(transport, k, overlap) for transport in transports for overlap in (True, False))
-    ways = [parts for parts in product(range(1, count + 1), repeat=len(case.shape)) if prod(parts) == count and parts[0] < count]
-    for k in (1,) if quick else (1, 2, 4):
-        yield from (Setting(transport, k, True, parts) for parts in ways for transport in transports if transport != "host")
-
-
 def compared_rows(where: str, case: Case, values: Values, targets: Sequence[Target], transports: Sequence[str]) -> Iterator[Row]:
     """Yield for each transport how many cells after 6 steps have other bits than on one device."""
     if prod(case.shape) > _MOST_COMPARED:
@@ -202,7 +189,8 @@ def shared_rows(
         yield from transport_rows(where, transport, GAINS.get((name, count, transport)), found)
     yield from hidden_rows(where, found)
     yield shared_row(where, found.steps_per_launch)
-    yield from model_rows(where, case, targets[0].chip, count, found.us, found.steps_per_launch)
+    asked = list(settings_of(case, count, BY[by], options.quick))
+    yield from model_rows(where, case, targets[0].chip, count, found.us, found.steps_per_launch, asked)
     if where == named("7-point 256^3", count) and not targets[0].modelled and time.time() < until:
         for tool, us in peer_times(case.shape, count).items():
             yield Row(where, f"time of a step, {tool}", round(us, 2), "us")

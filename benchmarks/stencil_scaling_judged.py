@@ -10,17 +10,20 @@ from __future__ import annotations
 import json
 import re
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import product
+from math import prod
 from pathlib import Path
 
 from harness import Row, commit
-from stencil_scaling_cases import case_of
+from stencil_scaling_cases import EVERY, case_of
 from stencil_scaling_gains import BEST, TWICE, split
 
 from memlane.chip import Chip, load
-from memlane.errors import NetworkError
+from memlane.errors import NetworkError, StencilError
 from memlane.lab.stencil.cases import Case
 from memlane.stencils.scaling import best_exchange
 
@@ -60,6 +63,18 @@ class Setting:
         return cls(found["transport"], int(found["k"]), found["apart"] is None, parts)
 
 
+def settings_of(case: Case, count: int, transports: Sequence[str], quick: bool) -> Iterator[Setting]:
+    """Yield all settings: slabs, and behind them all other ways to cut the grid, overlapped."""
+    if transports == ("persistent",):
+        yield from (Setting("persistent", k, True) for k in ((1, 2) if quick else (1, 2, 3, 4)))
+        return
+    for k in EVERY[: 2 if quick else None]:
+        yield from (Setting(transport, k, overlap) for transport in transports for overlap in (True, False))
+    ways = [parts for parts in product(range(1, count + 1), repeat=len(case.shape)) if prod(parts) == count and parts[0] < count]
+    for k in (1,) if quick else (1, 2, 4):
+        yield from (Setting(transport, k, True, parts) for parts in ways for transport in transports if transport != "host")
+
+
 def predicted_us(case: Case, chip: Chip, count: int, setting: Setting, fused: int | None = None) -> float:
     """Return the time of a setting by the model that chooses k, in us, with so many steps a launch; None takes the fastest number."""
     for transport in (setting.transport, ""):
@@ -74,15 +89,26 @@ def predicted_us(case: Case, chip: Chip, count: int, setting: Setting, fused: in
 
 
 def model_rows(
-    where: str, case: Case, chip: Chip, count: int, times: Mapping[Setting, float], fused: Mapping[Setting, int]
+    where: str, case: Case, chip: Chip, count: int, times: Mapping[Setting, float], fused: Mapping[Setting, int], asked: Iterable[Setting]
 ) -> Iterator[Row]:
-    """Yield the loss by the model's choice, and the errors of its times."""
+    """Yield the loss by the model's choice, and the errors of its times.
+
+    The model chooses among all `asked` settings. If there was no time for the one that it takes, the loss is not known.
+    """
     expected = {one: predicted_us(case, chip, count, one, fused[one]) for one in times}
+    for one in asked:
+        with suppress(StencilError):  # too many steps for a slab
+            expected.setdefault(one, predicted_us(case, chip, count, one))
     for transport in dict.fromkeys(setting.transport for setting in times):
-        own = [one for one in times if one.transport == transport]
-        chosen, best = min(own, key=lambda one: expected[one]), min(own, key=lambda one: times[one])
-        lost = round(times[chosen] / times[best], 4)
-        yield Row(f"{where}, {transport}", CHOSEN, lost, "", 1.05, note=f"chosen: {chosen}; best: {best}")
+        own, all_of_it = ([one for one in some if one.transport == transport] for some in (times, expected))
+        chosen, best = min(all_of_it, key=lambda one: expected[one]), min(own, key=lambda one: times[one])
+        if chosen in times:
+            yield Row(
+                f"{where}, {transport}", CHOSEN, round(times[chosen] / times[best], 4), "", 1.05, note=f"chosen: {chosen}; best: {best}"
+            )
+        else:
+            note = f"chosen: {chosen}, which there was no time to measure; best of {len(own)} measured settings: {best}"
+            yield Row(f"{where}, {transport}", CHOSEN, None, "", note=note)
         errors = [expected[one] / times[one] - 1 for one in own]
         peer = {str(one).partition(", ")[2]: round(error, 3) for one, error in zip(own, errors, strict=True)}
         values = {"average": round(statistics.mean(map(abs, errors)), 4), "worst": round(max(map(abs, errors)), 4)}
@@ -134,7 +160,9 @@ def judged(rows: list[Row], chip: Chip, commit: str) -> Iterator[Row]:
             continue
         count, fused = int(devices.split()[0]), known[row.case].peer
         times = {Setting.of(text): us for text, us in row.peer.items() if text in fused}
-        yield from model_rows(row.case, case_of(name, count), chip, count, times, {Setting.of(text): int(fused[text]) for text in fused})
+        steps_per_launch, case = {Setting.of(text): int(fused[text]) for text in fused}, case_of(name, count)
+        asked = settings_of(case, count, tuple(dict.fromkeys(one.transport for one in times)), quick=False)
+        yield from model_rows(row.case, case, chip, count, times, steps_per_launch, asked)
 
 
 def _renewed(old: Row, new: Row | None, words: str) -> Row:
@@ -143,4 +171,4 @@ def _renewed(old: Row, new: Row | None, words: str) -> Row:
         return old
     measured = [part for part in old.note.split("; ") if part.startswith("measured at commit")]
     note = "; ".join(filter(None, (new.note, words, *measured)))
-    return Row(**{**vars(new), "reach": old.reach, "note": note})
+    return Row(**{**vars(new), "reach": None if new.value is None else old.reach, "note": note})
