@@ -19,7 +19,7 @@ from __future__ import annotations
 import argparse
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
@@ -111,7 +111,7 @@ def measured(
     found, count = Found(), len(targets)
     settings, chip = list(settings_of(case, count, transports, options.quick)), targets[0].chip
     if not options.quick:  # what is left out where time runs out should be slow
-        settings.sort(key=lambda one: (bool(one.parts), one.k > 1 or not one.overlap, predicted_us(case, chip, count, one)))
+        settings = in_turn({one: predicted_us(case, chip, count, one) for one in settings})
     for setting in settings:
         if time.time() > until:
             found.left_out.append(f"{setting}: no time")
@@ -126,6 +126,18 @@ def measured(
         except MemlaneError as error:
             found.left_out.append(f"{setting}: {error}")
     return found
+
+
+def in_turn(expected: Mapping[Setting, float]) -> list[Setting]:
+    """Return settings in the order of measurement: an exchange after each step, then all others in slabs, then other ways to cut.
+
+    Transports take turns, each with the setting that should be fastest, so that the choice of the model is measured for all of them.
+    """
+    ranks: dict[Setting, int] = {}
+    for transport in dict.fromkeys(one.transport for one in expected):
+        own = sorted((one for one in expected if one.transport == transport), key=lambda one: (bool(one.parts), expected[one]))
+        ranks |= {one: rank for rank, one in enumerate(own)}
+    return sorted(expected, key=lambda one: (bool(one.parts), one.k > 1 or not one.overlap, ranks[one]))
 
 
 def compared_rows(where: str, case: Case, values: Values, targets: Sequence[Target], transports: Sequence[str]) -> Iterator[Row]:

@@ -171,4 +171,5 @@ def _renewed(old: Row, new: Row | None, words: str) -> Row:
         return old
     measured = [part for part in old.note.split("; ") if part.startswith("measured at commit")]
     note = "; ".join(filter(None, (new.note, words, *measured)))
-    return Row(**{**vars(new), "reach": None if new.value is None else old.reach, "note": note})
+    is_stated = old.reach is not None or old.value is None  # other chips than the H200 have no reach
+    return Row(**{**vars(new), "reach": new.reach if is_stated else None, "note": note})

@@ -11,11 +11,23 @@ from typing import Any
 import pytest
 import stencil_scaling
 from harness import RESULTS, Row
-from stencil_scaling import Found, hidden_rows, names_of, transport_rows
+from stencil_scaling import Found, hidden_rows, in_turn, names_of, transport_rows
+from stencil_scaling_cases import case_of
 from stencil_scaling_gains import BEST, EACH_STEP, NO_TIME, OF_ALL, earlier, over_all, speed_ups
-from stencil_scaling_judged import CHOSEN, OLDER_PLANS, SHARED_BY, Setting, rejudge, shared_row
+from stencil_scaling_judged import (
+    CHOSEN,
+    OLDER_PLANS,
+    SHARED_BY,
+    Setting,
+    model_rows,
+    predicted_us,
+    rejudge,
+    settings_of,
+    shared_row,
+)
 from stencil_scaling_parts import _copies, _puts
 
+from memlane.chip import load
 from memlane.lab.result import NOT_MEASURED
 from memlane.lab.stencil.predict import Point
 from memlane.plan import races
@@ -118,6 +130,22 @@ def test_a_result_is_judged_again_without_its_times(tmp_path: Path) -> None:
     assert set(again["peer"]) == {"k = 1", "k = 4"}
     assert (by[loss.case, CHOSEN]["value"], by[loss.case, CHOSEN]["reach"]) == (1.0, None)
     assert "measured at commit" not in by[loss.case, CHOSEN]["note"]
+
+
+def test_a_choice_that_was_not_measured_is_not_judged() -> None:
+    """Of `host` only k = 1 was measured, which the model does not take: its loss is not known, and not 0."""
+    case, chip = case_of("7-point 256^3", 4), load("h200")
+    asked = list(settings_of(case, 4, ("peer", "host"), quick=False))
+    expected = {one: predicted_us(case, chip, 4, one) for one in asked}
+    order = in_turn(expected)
+    assert order[:2] == [Setting("peer", 1, True), Setting("host", 1, True)]
+    best = [min((one for one in asked if one.transport == name), key=lambda one: expected[one]) for name in ("peer", "host")]
+    assert order[2:4] == best
+    assert all(one.parts for one in order[-10:])
+    times = {Setting("peer", 1, True): 29.0, best[0]: 11.5, Setting("host", 1, True): 44.0}
+    rows = [row for row in model_rows("x", case, chip, 4, times, {one: one.k for one in times}, asked) if row.metric == CHOSEN]
+    assert [(row.case, row.value, row.reach) for row in rows] == [("x, peer", 1.0, 1.05), ("x, host", None, None)]
+    assert rows[1].note == f"chosen: {best[1]}, which there was no time to measure; best of 1 measured settings: host, k = 1"
 
 
 @pytest.mark.parametrize("chip", ["h200", "h100"])
