@@ -108,6 +108,8 @@ TABLES: dict[str, tuple[str, Callable[[Document], str]]] = {
     "stencil-published": ("emulator-m2050/lab_stencil", docs_labs.stencil_claims(is_predicted=True)),
     "stencil-emulated": ("emulator-m2050/lab_stencil", docs_labs.stencil_claims(is_predicted=False)),
     "stencil-overlap": ("emulator-m2050/lab_stencil", docs_labs.stencil_overlap),
+    "stencil-lab": ("h200/lab_stencil", docs_labs.stencil_lab),
+    "stencil-measured": ("h200/lab_stencil", docs_labs.stencil_claims(is_predicted=False)),
     "shift-gtx680": ("emulator-gtx680-8byte/shift", docs_labs.shift_published),
 }
 """Result file below `benchmarks/results` and the function that makes the table, by the name in the marker."""

@@ -299,7 +299,7 @@ def stencil_model(document: Document) -> str:
             continue
         if "over measured" not in row["metric"] and "chosen by the model" not in row["metric"]:
             continue
-        if row["value"] is not None and plain.rpartition(", ")[0] in _STENCILS:
+        if plain.rpartition(", ")[0] in _STENCILS:
             found.setdefault((*_of_devices(plain), transport), {})[row["metric"]] = row
     lines = []
     for (at, count, transport), rows in sorted(found.items()):
@@ -350,7 +350,7 @@ def stencil_claims(is_predicted: bool) -> Callable[[Document], str]:
                 found, _, by = said.rpartition("; ")
                 holds, _, here = row["note"].partition(": ")
                 if by.startswith("model ") == is_predicted:
-                    by = by.removeprefix("modelled, ").removesuffix(", published machine")
+                    by = by.removeprefix("modelled, ").removeprefix("measured, ").removesuffix(", published machine")
                     lines.append([figure, found, by, here, f"**{holds}**" if holds == "no" else holds])
         return table(["", "found in 2012", "by", "here", "holds"], lines)
 
@@ -368,6 +368,39 @@ def stencil_overlap(document: Document) -> str:
                 cells = ["-" if us is None else f"**{us:.1f}**" if us == fastest else f"{us:.1f}" for us in times]
                 lines.append([row["case"].removesuffix(", host"), words, *cells])
     return table(["us a step", "exchange", *(f"k = {k}" for k in range(1, 9))], lines)
+
+
+def stencil_lab(document: Document) -> str:
+    """Return a line for each case and transport on two GPUs: steps by the fastest settings, and how far both models are off."""
+    cases: dict[str, dict[str, ResultRow]] = {}
+    for row in document["rows"]:
+        if row["case"].count(", ") == 3 and not row["metric"].startswith("found"):
+            cases.setdefault(row["case"], {})[row["metric"].removesuffix(", measured")] = row
+    lines = []
+    for case, rows in cases.items():
+        step = rows["time of a step, best k"]
+        times = {name.removeprefix("k = "): us for name, us in step["peer"].items() if name != "k"}
+        overlapped = {name.removesuffix(" us"): us for name, us in times.items() if name.endswith(" us")}
+        single = overlapped | {name.partition(" us")[0]: us for name, us in times.items() if name.endswith("one step a launch")}
+        off = (rows[f"error of model {model}, average"] for model in ("memlane", "kawamura"))
+        lines.append(
+            [
+                case.rpartition(", ")[0].removesuffix(", 2 devices"),
+                f"`{case.rpartition(', ')[2]}`",
+                number(overlapped["1"]),
+                *(_with_k(some) for some in (single, overlapped, {k[:1]: us for k, us in times.items() if k.endswith("not overlapped")})),
+                f"{rows['speed-up over one device']['value']:.2f}",
+                *(f"{100 * one['value']:.0f} % ({100 * one['peer']['worst']:.0f} %)" for one in off),
+            ]
+        )
+    settings = ("k = 1", "one step a launch", "several", "not overlapped")
+    return table(["us a step", "transport", *settings, "over one GPU", "`memlane` is off", "`kawamura` is off"], lines)
+
+
+def _with_k(times: Mapping[str, float]) -> str:
+    """Return the fastest of some times by steps between exchanges, with these steps."""
+    best = min(times, key=lambda k: times[k])
+    return f"{number(times[best])} (k = {best})"
 
 
 def remaps(document: Document) -> str:
