@@ -77,12 +77,14 @@ def replayed_turns(plan: Plan, most: int = MAX_EXECUTIONS) -> Turns:
 
 
 def _turns_together(repeat: Repeat, most: int) -> int:
-    """Return the turns of a segment: as many as fit, or up to half of them fewer if no rest is left then."""
+    """Return the turns of a segment: as many as fit, or up to half of them fewer if a smaller rest is left then."""
     if repeat.until is not None:
         return repeat.every
     period = repeat.period
-    fitting = max(1, most // max(1, _executions_a_turn(repeat) * period))
-    return period * next((one for one in range(fitting, fitting // 2, -1) if repeat.count % (one * period) == 0), fitting)
+    fitting = max(1, most // max(1, _executions_a_turn(repeat) * period)) * period
+    if repeat.count <= fitting or _is_counting(repeat):
+        return fitting
+    return min(range(fitting, fitting // 2, -period), key=lambda turns: repeat.count % turns)
 
 
 def _executions_a_turn(repeat: Repeat) -> int:
