@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
+import pytest
+
+from memlane.lab.bandwidth import lab as bandwidths
 from tests.cli.conftest import Command
 
 
@@ -18,6 +23,27 @@ def test_a_quick_run_on_the_emulator(memlane: Command, tmp_path: Path) -> None:
     stored = json.loads((tmp_path / "found" / "result.json").read_text())
     assert stored["chip"] == "emulator-h200"
     assert {row["case"] for row in stored["rows"]} == {"shared store", "dependent, shared store"}
+
+
+def test_ctrl_c_leaves_what_was_measured(memlane: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(meter: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    first, second, *others = bandwidths._CASES
+    monkeypatch.setattr(bandwidths, "_CASES", (first, replace(second, measure=interrupted), *others))
+    answer = memlane("lab", "bandwidth", "--quick", "--out", "found")
+    assert answer.code == 130
+    assert "Wrote result.json" in answer.out
+    assert answer.err.splitlines()[-2:] == [
+        "not measured: device to pinned: interrupted, and cases after it were not begun",
+        "memlane: interrupted; found has what was measured before",
+    ]
+    stored = json.loads((tmp_path / "found" / "result.json").read_text())
+    assert {row["case"] for row in stored["rows"]} == {first.name, second.name}
+    monkeypatch.setattr(bandwidths, "_CASES", (replace(first, measure=interrupted), *others))
+    answer = memlane("lab", "bandwidth", "--quick", "--out", "nothing")
+    assert (answer.code, answer.err) == (130, "pinned to device ...\nmemlane: interrupted\n")
+    assert not (tmp_path / "nothing").exists()
 
 
 def test_bad_input_is_told_before_anything_is_measured(memlane: Command) -> None:

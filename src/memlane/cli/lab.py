@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from memlane.cli import INTERRUPTED
 from memlane.cli.later import later
 from memlane.cli.options import TARGETS_HELP, target_names
 from memlane.cli.output import may_fill
@@ -250,6 +251,8 @@ def _run(
     cases = tuple(word.strip() for word in only.split(";")) if only else ()
     folder = may_fill(out or Path(f"lab-{name}"))
     result = run(target, labs.Request(quick, cases, lambda text: typer.echo(f"{text} ...", err=True)))
+    if result.interrupted and all(row.metric == results.NOT_MEASURED for row in result.rows):
+        raise KeyboardInterrupt
     for title, table in result.tables.items():
         if not table.printed:
             continue
@@ -270,4 +273,6 @@ def _run(
     typer.echo(f"Wrote {', '.join(path.name for path in paths)} to {folder}")
     if left_out:
         typer.echo(left_out, err=True)
+    if result.interrupted:
+        raise CommandError(f"interrupted; {folder} has what was measured before", exit_code=INTERRUPTED)
     return result, where

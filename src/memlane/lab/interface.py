@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
-from memlane.errors import CommandError
-from memlane.lab.result import Result
+from memlane.errors import CommandError, MemlaneError
+from memlane.lab.result import NOT_MEASURED, Result, Row, failure
 from memlane.launch import Target
+
+Item = TypeVar("Item")
 
 
 def _silent(text: str) -> None:
@@ -31,6 +35,33 @@ class Request:
             if name not in known:
                 raise CommandError(f"--only {name}: no such case; choose from: {', '.join(known)}")
         return tuple(name for name in known if not self.only or name in self.only)
+
+
+class Cases:
+    """The cases of a run, measured in turn: a case that fails leaves the others, and Ctrl-C leaves those before it."""
+
+    def __init__(self) -> None:
+        self.failed: list[Row] = []
+        """Rows of the cases that could not be measured."""
+        self.interrupted = False
+
+    def each(self, cases: Iterable[Item]) -> Iterator[Item]:
+        """Yield the cases until Ctrl-C."""
+        for one in cases:
+            if self.interrupted:
+                return
+            yield one
+
+    @contextmanager
+    def measuring(self, name: str) -> Iterator[None]:
+        """Measure a case in the `with` block. If it fails or is interrupted, the block ends, and `failed` gets a row of that name."""
+        try:
+            yield
+        except MemlaneError as error:
+            self.failed.append(failure(name, error))
+        except KeyboardInterrupt:
+            self.interrupted = True
+            self.failed.append(Row(name, NOT_MEASURED, None, "", reach=0.0, note="interrupted, and cases after it were not begun"))
 
 
 @dataclass(frozen=True)

@@ -191,6 +191,8 @@ class Result:
     """Figures by file name without `.png`."""
     pictures: Mapping[str, npt.NDArray[np.uint8]] = field(default_factory=dict)
     """Pictures of shape (height, width, 3), red, green and blue; named like `figures`."""
+    interrupted: bool = False
+    """Whether Ctrl-C ended the run before its last case."""
 
     def save(self, out: Path, where: Machine, command: Sequence[str]) -> tuple[list[Path], str]:
         """Write everything into the directory `out`, which is created if necessary.

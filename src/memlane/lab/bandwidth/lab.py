@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from memlane.chip import Chip, Fact
-from memlane.errors import MemlaneError
 from memlane.lab.bandwidth.measure import Meter, Samples
 from memlane.lab.figures import Bars
-from memlane.lab.interface import Lab, Request
-from memlane.lab.result import NOT_MEASURED, Result, Row, Table, failure
+from memlane.lab.interface import Cases, Lab, Request
+from memlane.lab.result import NOT_MEASURED, Result, Row, Table
 from memlane.launch import Target
 
 SOURCES = ["src/memlane/lab/bandwidth", "src/memlane/plan", "src/memlane/model", "src/memlane/targets", "src/memlane/driver/graph.py"]
@@ -77,19 +76,16 @@ def run(target: Target, request: Request) -> Result:
     """Measure the chosen cases; those with peers only if there are enough devices."""
     chosen = request.chosen(CASES)
     meter = Meter(target, request.quick)
-    rows: list[Row] = []
-    for case in (one for one in _CASES if one.name in chosen):
-        request.tell(case.name)
+    cases, rows = Cases(), list[Row]()
+    for case in cases.each(one for one in _CASES if one.name in chosen):
         if case.devices > len(meter.targets):
             rows.append(Row(case.name, NOT_MEASURED, None, "", note=f"takes {case.devices} devices, and there are {len(meter.targets)}"))
             continue
-        try:
-            found = case.measure(meter)
-        except MemlaneError as error:
-            rows.append(failure(case.name, error))
-            continue
-        rows += [_row(case, metric, samples, target.chip) for metric, samples in found.items()]
-    return Result("bandwidth", tuple(rows), {"bandwidth": _table(rows)}, _figures(rows))
+        with cases.measuring(case.name):
+            request.tell(case.name)
+            rows += [_row(case, metric, samples, target.chip) for metric, samples in case.measure(meter).items()]
+    rows += cases.failed
+    return Result("bandwidth", tuple(rows), {"bandwidth": _table(rows)}, _figures(rows), interrupted=cases.interrupted)
 
 
 BANDWIDTH = Lab(

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from memlane.errors import MemlaneError
 from memlane.lab.figures import Bars
-from memlane.lab.interface import Lab, Request
+from memlane.lab.interface import Cases, Lab, Request
 from memlane.lab.latency.measure import FULL, QUICK, Fenced, Measured, Recorded, fences, measure
 from memlane.lab.latency.places import NAMES, places
-from memlane.lab.result import NOT_MEASURED, Result, Row, Table, failure
+from memlane.lab.result import NOT_MEASURED, Result, Row, Table
 from memlane.launch import LoadedModule, Target
 
 SOURCES = ["src/memlane/audit", "src/memlane/instrument", "src/memlane/measure", "src/memlane/ptx", "src/memlane/driver", "src/memlane/lab"]
@@ -29,11 +28,11 @@ def run(target: Target, request: Request) -> Result:
     loaded: dict[str, LoadedModule] = {}
     measured: list[Measured] = []
     fenced: list[Fenced] = []
-    failed: list[Row] = []
-    for place in places(target, request.quick):
+    cases = Cases()
+    for place in cases.each(places(target, request.quick)):
         if place.name not in chosen and FENCE + place.name not in chosen:
             continue
-        try:
+        with cases.measuring(place.name):
             request.tell(place.name)
             if place.chain.name not in loaded:
                 loaded[place.chain.name] = target.load(place.chain.module())
@@ -42,11 +41,9 @@ def run(target: Target, request: Request) -> Result:
             if FENCE + place.name in chosen:
                 request.tell(FENCE + place.name)
                 fenced += fences(target, place, found.truth, effort)
-        except MemlaneError as error:
-            failed.append(failure(place.name, error))
-    rows = [row for one in measured for row in _rows(one, target)] + [_fence_row(one) for one in fenced] + failed
-    tables = {"latency": _table(measured), "fences": _fence_table(fenced)}
-    return Result("latency", tuple(rows), {name: table for name, table in tables.items() if table.lines}, _figures(measured, fenced))
+    rows = [row for one in measured for row in _rows(one, target)] + [_fence_row(one) for one in fenced] + cases.failed
+    tables = {name: table for name, table in {"latency": _table(measured), "fences": _fence_table(fenced)}.items() if table.lines}
+    return Result("latency", tuple(rows), tables, _figures(measured, fenced), interrupted=cases.interrupted)
 
 
 LATENCY = Lab("latency", "Latency of each memory level, and what each probe of `memlane trace` records for it.", CASES, run)

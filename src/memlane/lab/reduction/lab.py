@@ -6,14 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from memlane.errors import MemlaneError
-from memlane.lab.interface import Lab, Request
+from memlane.lab.interface import Cases, Lab, Request
 from memlane.lab.reduction.counting import reasons
 from memlane.lab.reduction.ladder import STEPS
 from memlane.lab.reduction.measure import SIDE, compare_with_peers, eager, floors, gains, head, ladder, predicted_step, random_array
 from memlane.lab.reduction.settings import COURSE_SIZE, Settings, size_name
 from memlane.lab.reduction.tables import Measurements, figures, rows, tables
-from memlane.lab.result import Result, Row, failure, reached_on
+from memlane.lab.result import Result, reached_on
 from memlane.launch import Target
 from memlane.targets import target as target_of
 
@@ -55,14 +54,12 @@ def run_with(target: Target, request: Request, settings: Settings) -> Result:
         effort = MODELLED_QUICK if target.modelled else QUICK
     if settings.sizes:
         effort = replace(effort, sizes=settings.sizes)
-    found, failed = Measurements(target.chip, floors(target, effort.rounds)), list[Row]()
-    for name, part in _PARTS.items():
-        if name in chosen:
-            try:
-                part(target, request, effort, settings, found)
-            except MemlaneError as error:
-                failed.append(failure(name, error))
-    return Result("reduction", (*reached_on("h200", target, rows(found)), *failed), tables(found), figures(found))
+    found, cases = Measurements(target.chip, floors(target, effort.rounds)), Cases()
+    for name in cases.each(one for one in _PARTS if one in chosen):
+        with cases.measuring(name):
+            _PARTS[name](target, request, effort, settings, found)
+    measured = (*reached_on("h200", target, rows(found)), *cases.failed)
+    return Result("reduction", measured, tables(found), figures(found), interrupted=cases.interrupted)
 
 
 def _ladder(target: Target, request: Request, effort: Effort, settings: Settings, found: Measurements) -> None:

@@ -7,12 +7,11 @@ from dataclasses import replace
 from math import ceil, inf
 from pathlib import Path
 
-from memlane.errors import MemlaneError
 from memlane.lab.figures import Bars, Figure, Lines, Tracks
-from memlane.lab.interface import Lab, Request
+from memlane.lab.interface import Cases, Lab, Request
 from memlane.lab.remap.cases import KMEANS, MAKE, PARTICLES, SPARSE, STRIPS, sparse_from
 from memlane.lab.remap.measure import BEHIND, CHUNKS, OVERLAPPED, Bench, Outcome, runs_for
-from memlane.lab.result import Result, Row, Table, failure, reached_on
+from memlane.lab.result import Result, Row, Table, reached_on
 from memlane.launch import Target
 from memlane.plan import Timeline
 
@@ -47,19 +46,17 @@ def run_with(target: Target, request: Request, matrices: Sequence[Path]) -> Resu
     chunks = CHUNKS[1:2] if request.quick else CHUNKS
     bench = Bench(target, 1 if target.modelled else 7)
     found: list[Outcome] = []
-    failed: list[Row] = []
-    for name in request.chosen(tuple(MAKE)):
-        for size in sizes[name]:
+    cases = Cases()
+    for name, size in cases.each((one, size) for one in request.chosen(tuple(MAKE)) for size in sizes[one]):
+        with cases.measuring(f"{name}, {size:,}"):
             request.tell(f"{name}, {size:,}")
-            try:
-                found.append(bench.outcome(MAKE[name](size), sweep=chunks if size == sizes[name][-1] else ()))
-            except MemlaneError as error:
-                failed.append(failure(f"{name}, {size:,}", error))
-    for case in of_files:
-        request.tell(f"{case.name}, {case.size:,}")
-        found.append(bench.outcome(case, sweep=chunks))
-    rows = [row for outcome in found for row in _rows(outcome)]
-    return Result("remap", (*reached_on("h200", target, rows), *failed), tables(found), figures(found))
+            found.append(bench.outcome(MAKE[name](size), sweep=chunks if size == sizes[name][-1] else ()))
+    for case in cases.each(of_files):
+        with cases.measuring(f"{case.name}, {case.size:,}"):
+            request.tell(f"{case.name}, {case.size:,}")
+            found.append(bench.outcome(case, sweep=chunks))
+    rows = reached_on("h200", target, [row for outcome in found for row in _rows(outcome)])
+    return Result("remap", (*rows, *cases.failed), tables(found), figures(found), interrupted=cases.interrupted)
 
 
 _EVENTS = "an event before and after each step adds about 1 us to its time, which is much for a short transfer"

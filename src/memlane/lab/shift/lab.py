@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from memlane.errors import MemlaneError
-from memlane.lab.interface import Lab, Request
-from memlane.lab.result import Result, Row, failure, reached_on
+from memlane.lab.interface import Cases, Lab, Request
+from memlane.lab.result import Result, reached_on
 from memlane.lab.shift.cases import COUNTS, KINDS, LAYOUTS, NONE, PATTERNS, RAP, RAS, TABLES, WARPS, WIDTHS
 from memlane.lab.shift.kernels import KERNELS, outcomes
 from memlane.lab.shift.measure import Bench, Case, Cycles
@@ -42,21 +41,18 @@ def run(target: Target, request: Request) -> Result:
     chosen = request.chosen(CASES)
     effort = QUICK if request.quick else MODELLED if target.modelled else FULL
     bench, measured = Bench(target, effort.runs, effort.draws), dict[Case, Cycles]()
-    for name in chosen:
-        if name != WHOLE:
+    found, cases = [], Cases()
+    for name in cases.each(one for one in chosen if one != WHOLE):
+        with cases.measuring(name):
             request.tell(name)
             measured |= {case: bench.cycles(case) for case in _cases(name, effort)}
-    found = []
-    failed: list[Row] = []
-    for kernel in KERNELS if WHOLE in chosen else ():
-        request.tell(kernel.name)
-        try:
+    for kernel in cases.each(KERNELS if WHOLE in chosen else ()):
+        with cases.measuring(kernel.name):
+            request.tell(kernel.name)
             found.append(outcomes(target, kernel, effort.tiles, effort.rounds))
-        except MemlaneError as error:
-            failed.append(failure(kernel.name, error))
     made = tables(bench, measured, found, max(effort.warps))
     numbers = reached_on("h200", target, rows(measured, found, made, max(effort.warps)))
-    return Result("shift", (*numbers, *failed), made, figures(measured))
+    return Result("shift", (*numbers, *cases.failed), made, figures(measured), interrupted=cases.interrupted)
 
 
 SHIFT = Lab("shift", "What shifted and other layouts of shared memory gain, and what it costs to compute their addresses.", CASES, run)

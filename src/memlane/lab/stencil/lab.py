@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 
-from memlane.errors import MemlaneError
-from memlane.lab.interface import Lab, Request
-from memlane.lab.result import NOT_MEASURED, Result, Row, failure, reached_on
+from memlane.lab.interface import Cases, Lab, Request
+from memlane.lab.result import NOT_MEASURED, Result, Row, reached_on
 from memlane.lab.stencil.cases import Case, Settings, counts
 from memlane.lab.stencil.claims import claims
 from memlane.lab.stencil.measure import Effort, Kernel, Measured, measure, measure_kernel
@@ -44,24 +44,22 @@ def run_with(target: Target, request: Request, settings: Settings) -> Result:
     effort = Effort.of(request.quick, target.modelled)
     devices = settings.targets(target)
     predicted: list[Scaling] = []
-    for case in settings.predicted() if "scaling" in chosen else ():
-        request.tell(f"{case.title}, both models")
-        predicted += [predict(case, model) for model in MODELS]
     measured: list[Measured] = []
     kernels: list[Kernel] = []
-    failed: list[Row] = []
-    for case in settings.measured(target, request.quick) if "measured" in chosen else ():
-        found, missing = _measured(case, devices, effort, request)
-        measured += found
-        failed += missing
-    for case in settings.sliced(target, request.quick) if "kernel" in chosen else ():
-        timed, missing = _kernels(case, target, effort, request)
-        kernels += timed
-        failed += missing
+    cases = Cases()
+    for case in cases.each(settings.predicted() if "scaling" in chosen else ()):
+        with cases.measuring(f"{case.title}, both models"):
+            request.tell(f"{case.title}, both models")
+            predicted += [predict(case, model) for model in MODELS]
+    for case in cases.each(settings.measured(target, request.quick) if "measured" in chosen else ()):
+        measured += _measured(case, devices, effort, request, cases)
+    for case in cases.each(settings.sliced(target, request.quick) if "kernel" in chosen else ()):
+        kernels += _kernels(case, target, effort, request, cases)
     clock = "modelled" if target.modelled else "measured"
     said = claims(predicted, measured, kernels, target.modelled)
     made = reached_on("h200", target, rows(predicted, measured, kernels, said, clock))
-    return Result(RESULT, (*made, *failed), tables(predicted, measured, kernels, said, clock), figures(predicted, measured, kernels, clock))
+    written, drawn = tables(predicted, measured, kernels, said, clock), figures(predicted, measured, kernels, clock)
+    return Result(RESULT, (*made, *cases.failed), written, drawn, interrupted=cases.interrupted)
 
 
 STENCIL = Lab(
@@ -72,19 +70,17 @@ STENCIL = Lab(
 )
 
 
-def _measured(case: Case, devices: Sequence[Target], effort: Effort, request: Request) -> tuple[list[Measured], list[Row]]:
+def _measured(case: Case, devices: Sequence[Target], effort: Effort, request: Request, cases: Cases) -> list[Measured]:
     """Run a case over each transport of the devices; a single device has none."""
-    found, failed = [], []
-    for transport in _transports(devices)[: 1 if request.quick or len(devices) == 1 else None]:
-        request.tell(f"{case.title}, {len(devices)} devices, {transport}")
-        try:
+    found = []
+    for transport in cases.each(_transports(devices)[: 1 if request.quick or len(devices) == 1 else None]):
+        with cases.measuring(f"{case.title}, {transport}"):
+            request.tell(f"{case.title}, {len(devices)} devices, {transport}")
             found.append(measure(case, devices, counts(len(devices)), transport, effort))
-        except MemlaneError as error:
-            failed.append(failure(f"{case.title}, {transport}", error))
     if len(devices) == 1:
         note = f"not run: an exchange needs 2 devices, and {devices[0].name} is alone"
-        failed.append(Row(f"{case.title}, 2 devices", NOT_MEASURED, None, "", note=note))
-    return found, failed
+        cases.failed.append(Row(f"{case.title}, 2 devices", NOT_MEASURED, None, "", note=note))
+    return found
 
 
 def _transports(devices: Sequence[Target]) -> tuple[str, ...]:
@@ -94,14 +90,12 @@ def _transports(devices: Sequence[Target]) -> tuple[str, ...]:
     return tuple(one for one in TRANSPORTS if not devices[0].modelled or there[one] is not None) or TRANSPORTS
 
 
-def _kernels(case: Case, target: Target, effort: Effort, request: Request) -> tuple[list[Kernel], list[Row]]:
-    request.tell(f"{case.title}, kernels over the planes")
-    found, failed = [], []
-    for cut in effort.cuts:
-        for planes in effort.planes:
-            slab = replace(case, shape=(planes, *case.shape[1:]))
-            try:
-                found.append(measure_kernel(slab, target, cut, effort))
-            except MemlaneError as error:
-                failed.append(failure(f"{slab.title}, {cut}", error))
-    return found, failed
+def _kernels(case: Case, target: Target, effort: Effort, request: Request, cases: Cases) -> list[Kernel]:
+    found = []
+    for cut, planes in cases.each(product(effort.cuts, effort.planes)):
+        slab = replace(case, shape=(planes, *case.shape[1:]))
+        with cases.measuring(f"{slab.title}, {cut}"):
+            if planes == effort.planes[0]:
+                request.tell(f"{case.title}, kernels over the planes, {cut}")
+            found.append(measure_kernel(slab, target, cut, effort))
+    return found

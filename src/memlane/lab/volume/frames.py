@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from memlane.chip import LANES
-from memlane.lab.interface import Request
+from memlane.lab.interface import Cases, Request
 from memlane.lab.volume import reference
 from memlane.lab.volume.hits import Frame, Hits, counted_hit_rates, modelled
 from memlane.lab.volume.observe import Observed, trace_fetches
@@ -67,25 +67,27 @@ class Frames:
         return tuple(shape for one, shape in self.of if one == view)
 
 
-def measure(renderer: Renderer, frames: Sequence[Frame], pictures: Mapping[View, Picture], request: Request) -> Frames:
+def measure(renderer: Renderer, frames: Sequence[Frame], pictures: Mapping[View, Picture], request: Request, cases: Cases) -> Frames:
     """Time and trace each frame; the hit rates of all come from one run under the profiler, or from the model."""
     if not frames:
         return Frames({}, 1)
     target, scene = renderer.target, renderer.scene
-    request.tell("hit rates of the texture cache")
-    unknown = ""
-    if target.modelled:
-        rates = modelled(target, renderer, frames, pictures)
-    else:
-        rates, unknown = counted_hit_rates(target, scene, frames)
+    rates, unknown = {}, ""
+    with cases.measuring("hit rates of the texture cache"):
+        request.tell("hit rates of the texture cache")
+        if target.modelled:
+            rates = modelled(target, renderer, frames, pictures)
+        else:
+            rates, unknown = counted_hit_rates(target, scene, frames)
     every = 1 if target.modelled else max(1, scene.image**2 // LANES // SAMPLE_WARPS)
     found = {}
-    for view, shape in frames:
-        request.tell(f"{view}, {shape}")
-        taken = time(renderer.call(shape), *renderer.arguments(view), repeats=REPEATS)
-        seen = {scheme: trace_fetches(renderer, view, shape, scheme, every) for scheme in SCHEMES}
-        model = predict_launch(renderer.call(shape).bind(*renderer.arguments(view))).us if target.modelled else None
-        found[view, shape] = Measured(1e9 / taken.median_ns, rates.get((view, shape)), seen, model)
+    for view, shape in cases.each(frames):
+        with cases.measuring(f"{view}, {shape}"):
+            request.tell(f"{view}, {shape}")
+            taken = time(renderer.call(shape), *renderer.arguments(view), repeats=REPEATS)
+            seen = {scheme: trace_fetches(renderer, view, shape, scheme, every) for scheme in SCHEMES}
+            model = predict_launch(renderer.call(shape).bind(*renderer.arguments(view))).us if target.modelled else None
+            found[view, shape] = Measured(1e9 / taken.median_ns, rates.get((view, shape)), seen, model)
     return Frames(found, every, unknown, pictures)
 
 

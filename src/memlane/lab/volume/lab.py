@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from memlane.errors import CommandError, MemlaneError
-from memlane.lab.interface import Lab, Request
-from memlane.lab.result import Result, Row, failure
+from memlane.errors import CommandError
+from memlane.lab.interface import Cases, Lab, Request
+from memlane.lab.result import Result, Row
 from memlane.lab.volume.claims import MODELLED, PAIR, claims
 from memlane.lab.volume.frames import DEPENDENT, check_renderer, difference, measure, reference_pictures
 from memlane.lab.volume.observe import Observed, trace_fetches
@@ -53,13 +53,14 @@ def run_with(target: Target, request: Request, settings: Settings) -> Result:
     pictures = reference_pictures(checked, views)
     found = [_image_row(checked, view, pictures[view]) for view in views] if "image" in chosen else []
     shots = {f"image_{view.stem}": renderer.pixels(view, settings.shapes[0])[..., :3].copy() for view in views}
-    frames = measure(renderer, _wanted(chosen, settings), pictures, request)
-    warps, failed = _along_an_sm(renderer, settings, request) if "warps" in chosen else ({}, [])
+    cases = Cases()
+    frames = measure(renderer, _wanted(chosen, settings), pictures, request, cases)
+    warps = _along_an_sm(renderer, settings, request, cases) if "warps" in chosen else {}
     said = claims(frames, warps if views[-1] == TURNED else {})
     if target.modelled:
         said = [replace(claim, holds=MODELLED) for claim in said]
     made = tables(frames, warps, views[-1], said)
-    return Result("volume", (*found, *rows(frames, warps, said), *failed), made, figures(made), shots)
+    return Result("volume", (*found, *rows(frames, warps, said), *cases.failed), made, figures(made), shots, cases.interrupted)
 
 
 VOLUME = Lab(
@@ -74,21 +75,16 @@ def _wanted(chosen: Sequence[str], settings: Settings) -> list[tuple[View, str]]
     return [(settings.views[0], shape) for shape in ENDS if shape in settings.shapes] if "share" in chosen else []
 
 
-def _along_an_sm(renderer: Renderer, settings: Settings, request: Request) -> tuple[dict[str, Observed], list[Row]]:
+def _along_an_sm(renderer: Renderer, settings: Settings, request: Request, cases: Cases) -> dict[str, Observed]:
     """Trace all warps on one SM, for the two shapes of the publication, from its second viewpoint or else the last one chosen."""
-    view, found, failed = settings.views[-1], {}, []
-    for shape in PAIR:
-        if shape not in settings.shapes:
-            continue
-        request.tell(f"{view}, {shape}, warps of SM {SM}")
-        try:
+    view, found = settings.views[-1], {}
+    for shape in cases.each(one for one in PAIR if one in settings.shapes):
+        with cases.measuring(f"warps, {shape}"):
+            request.tell(f"{view}, {shape}, warps of SM {SM}")
             seen = trace_fetches(renderer, view, shape, DEPENDENT, sms=SM)
-        except MemlaneError as error:
-            failed.append(failure(f"warps, {shape}", error))
-            continue
-        if seen is not None:
-            found[shape] = seen
-    return found, failed
+            if seen is not None:
+                found[shape] = seen
+    return found
 
 
 def _image_row(renderer: Renderer, view: View, expected: Picture) -> Row:
