@@ -220,8 +220,7 @@ def _turns_us(kernel: FusedSchedule, chip: Chip) -> float:
     problem, variant = kernel.problem, kernel.variant
     missed = missed_share(problem.grid.cells * sum(itemsize(problem.dtype(name)) for name in problem.fields), chip)
     memory = chip.latency.l2 + missed * (chip.latency.dram - chip.latency.l2)
-    planes = min(variant.planes, kernel.geometry.extents[0]) + variant.steps * (kernel.reach[0][0] + kernel.lag)
-    return (variant.steps * _STEP_CYCLES + memory) * planes * ceil(kernel.blocks / places(kernel, chip)) / chip.clock_mhz
+    return (variant.steps * _STEP_CYCLES + memory) * _turns(kernel, places(kernel, chip)) / chip.clock_mhz
 
 
 def _inside(kernel: FusedSchedule) -> float:
@@ -240,6 +239,26 @@ def _useful(kernel: FusedSchedule) -> float:
 
 def _waves(kernel: FusedSchedule, chip: Chip) -> float:
     """Return the share of the time for which all multiprocessors are busy: the last wave of blocks leaves some idle."""
-    resident = 1 if not kernel.flat else max(1, 16 // kernel.warps)
-    waves = kernel.blocks / (chip.sm_count * resident)
-    return waves / ceil(waves)
+    room = chip.sm_count * (1 if not kernel.flat else max(1, 16 // kernel.warps))
+    thick, thin, a_layer = _layers(kernel)
+    return (thick * (kernel.grid[2] - 1) + thin) * a_layer / (room * _turns(kernel, room))
+
+
+def _layers(kernel: FusedSchedule) -> tuple[int, int, int]:
+    """Return the turns of the blocks of a layer, those of the last layer, and the blocks of a layer.
+
+    A last layer of more than half of the turns counts like the others, as when the model was fitted.
+    """
+    nz, around = kernel.geometry.extents[0], kernel.steps * (kernel.reach[0][0] + kernel.lag)
+    planes = min(kernel.variant.planes, nz)
+    thick, thin = planes + around, nz - (kernel.grid[2] - 1) * planes + around
+    return thick, thick if 2 * thin > thick else thin, kernel.blocks // kernel.grid[2]
+
+
+def _turns(kernel: FusedSchedule, room: int) -> int:
+    """Return after how many turns all blocks have ended if so many run at the same time: those of a thin last layer also fill the places
+    that the wave before leaves."""
+    thick, thin, a_layer = _layers(kernel)
+    waves, rest = divmod(a_layer * (kernel.grid[2] - 1), room)
+    left = a_layer - ((room - rest) * (thick // thin) if rest else 0)
+    return (waves + bool(rest)) * thick + ceil(max(0, left) / room) * thin
