@@ -248,7 +248,7 @@ def stencil_devices(document: Document) -> str:
 
 def _fastest_of(times: Mapping[str, float]) -> str:
     """Return the fastest time; if one setting alone was measured, with its steps between exchanges."""
-    only = f" (only {next(iter(times)).partition(', ')[2]})" if len(times) == 1 else ""
+    only = f" (only k{next(iter(times)).partition('k')[2]})" if len(times) == 1 else ""
     return number(min(times.values())) + only if times else "-"
 
 
@@ -388,7 +388,10 @@ def stencil_lab(document: Document) -> str:
                 case.rpartition(", ")[0].removesuffix(", 2 devices"),
                 f"`{case.rpartition(', ')[2]}`",
                 number(overlapped["1"]),
-                *(_with_k(some) for some in (single, overlapped, {k[:1]: us for k, us in times.items() if k.endswith("not overlapped")})),
+                *(
+                    _with_k(some)
+                    for some in (single, overlapped, {k.split()[0]: us for k, us in times.items() if k.endswith("not overlapped")})
+                ),
                 f"{rows['speed-up over one device']['value']:.2f}",
                 *(f"{100 * one['value']:.0f} % ({100 * one['peer']['worst']:.0f} %)" for one in off),
             ]

@@ -131,7 +131,7 @@ def measured(
 def in_turn(expected: Mapping[Setting, float]) -> list[Setting]:
     """Return settings in the order of measurement: an exchange after each step, then all others in slabs, then other ways to cut.
 
-    Transports take turns, each with the setting that should be fastest, so that the choice of the model is measured for all of them.
+    Transports take turns, each with the slabs that should be fastest, so that the choice of the model is measured for all of them.
     """
     ranks: dict[Setting, int] = {}
     for transport in dict.fromkeys(one.transport for one in expected):

@@ -100,14 +100,14 @@ def model_rows(
         with suppress(StencilError):  # too many steps for a slab
             expected.setdefault(one, predicted_us(case, chip, count, one))
     for transport in dict.fromkeys(setting.transport for setting in times):
-        own, all_of_it = ([one for one in some if one.transport == transport] for some in (times, expected))
-        chosen, best = min(all_of_it, key=lambda one: expected[one]), min(own, key=lambda one: times[one])
+        own, expected_of_it = ([one for one in some if one.transport == transport] for some in (times, expected))
+        chosen, best = min(expected_of_it, key=lambda one: expected[one]), min(own, key=lambda one: times[one])
         if chosen in times:
             yield Row(
                 f"{where}, {transport}", CHOSEN, round(times[chosen] / times[best], 4), "", 1.05, note=f"chosen: {chosen}; best: {best}"
             )
         else:
-            note = f"chosen: {chosen}, which there was no time to measure; best of {len(own)} measured settings: {best}"
+            note = f"chosen: {chosen}, which was not measured; best of {len(own)} measured settings: {best}"
             yield Row(f"{where}, {transport}", CHOSEN, None, "", note=note)
         errors = [expected[one] / times[one] - 1 for one in own]
         peer = {str(one).partition(", ")[2]: round(error, 3) for one, error in zip(own, errors, strict=True)}
@@ -139,7 +139,7 @@ def rejudge(path: Path) -> list[Row]:
     rows = [Row(**{name: value for name, value in row.items() if name != "holds"}) for row in document["rows"]]
     words = f"{_AGAIN} on {datetime.now(UTC):%Y-%m-%d} by the model of commit {commit()[:12]}"
     now = {(row.case, row.metric): row for row in judged(rows, load(document["chip"]), document["commit"])}
-    found = [_renewed(row, now.get((row.case, row.metric)), words) for row in rows]
+    found = [_renewed(row, now.get((row.case, row.metric)), words, document["chip"] == "h200") for row in rows]
     document["rows"] = [row.as_json() for row in found]
     path.write_text(json.dumps(document, indent=1) + "\n")
     return [row for row in found if (row.case, row.metric) in now]
@@ -165,11 +165,10 @@ def judged(rows: list[Row], chip: Chip, commit: str) -> Iterator[Row]:
         yield from model_rows(row.case, case, chip, count, times, steps_per_launch, asked)
 
 
-def _renewed(old: Row, new: Row | None, words: str) -> Row:
-    """Return a row with a new value and note, and what was said of its measurement."""
+def _renewed(old: Row, new: Row | None, words: str, is_h200: bool) -> Row:
+    """Return a row with a new value and note, and what was said of its measurement. Only H200s have a reach."""
     if new is None:
         return old
     measured = [part for part in old.note.split("; ") if part.startswith("measured at commit")]
     note = "; ".join(filter(None, (new.note, words, *measured)))
-    is_stated = old.reach is not None or old.value is None  # other chips than the H200 have no reach
-    return Row(**{**vars(new), "reach": new.reach if is_stated else None, "note": note})
+    return Row(**{**vars(new), "reach": new.reach if is_h200 else None, "note": note})

@@ -128,7 +128,7 @@ def test_a_result_is_judged_again_without_its_times(tmp_path: Path) -> None:
     assert again["note"].startswith("judged again on 20")
     assert again["note"].endswith("; measured at commit bbb, 2026-11-24")
     assert set(again["peer"]) == {"k = 1", "k = 4"}
-    assert (by[loss.case, CHOSEN]["value"], by[loss.case, CHOSEN]["reach"]) == (1.0, None)
+    assert (by[loss.case, CHOSEN]["value"], by[loss.case, CHOSEN]["reach"]) == (1.0, 1.05)  # an H200
     assert "measured at commit" not in by[loss.case, CHOSEN]["note"]
 
 
@@ -145,7 +145,7 @@ def test_a_choice_that_was_not_measured_is_not_judged() -> None:
     times = {Setting("peer", 1, True): 29.0, best[0]: 11.5, Setting("host", 1, True): 44.0}
     rows = [row for row in model_rows("x", case, chip, 4, times, {one: one.k for one in times}, asked) if row.metric == CHOSEN]
     assert [(row.case, row.value, row.reach) for row in rows] == [("x, peer", 1.0, 1.05), ("x, host", None, None)]
-    assert rows[1].note == f"chosen: {best[1]}, which there was no time to measure; best of 1 measured settings: host, k = 1"
+    assert rows[1].note == f"chosen: {best[1]}, which was not measured; best of 1 measured settings: host, k = 1"
 
 
 @pytest.mark.parametrize("chip", ["h200", "h100"])

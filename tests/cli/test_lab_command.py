@@ -9,6 +9,7 @@ from typing import NoReturn
 
 import pytest
 
+from memlane.errors import LaunchError
 from memlane.lab.bandwidth import lab as bandwidths
 from tests.cli.conftest import Command
 
@@ -42,8 +43,21 @@ def test_ctrl_c_leaves_what_was_measured(memlane: Command, tmp_path: Path, monke
     assert {row["case"] for row in stored["rows"]} == {first.name, second.name}
     monkeypatch.setattr(bandwidths, "_CASES", (replace(first, measure=interrupted), *others))
     answer = memlane("lab", "bandwidth", "--quick", "--out", "nothing")
-    assert (answer.code, answer.err) == (130, "pinned to device ...\nmemlane: interrupted\n")
+    said = "not measured: pinned to device: interrupted, and cases after it were not begun\n"
+    assert (answer.code, answer.err) == (130, f"pinned to device ...\n{said}memlane: interrupted\n")
     assert not (tmp_path / "nothing").exists()
+
+
+def test_a_lab_whose_cases_all_fail_says_so(memlane: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failed(meter: object) -> NoReturn:
+        raise LaunchError("no memory")
+
+    monkeypatch.setattr(bandwidths, "_CASES", (replace(bandwidths._CASES[0], measure=failed),))
+    answer = memlane("lab", "bandwidth", "--quick", "--out", "found")
+    assert (answer.code, answer.err.splitlines()[1:]) == (
+        1,
+        ["not measured: pinned to device: no memory", "memlane: no case could be measured; found/result.json says why"],
+    )
 
 
 def test_bad_input_is_told_before_anything_is_measured(memlane: Command) -> None:

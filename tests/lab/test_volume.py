@@ -5,22 +5,25 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
 
 from memlane.audit import prove
 from memlane.compile import assemble, cuda
-from memlane.errors import CommandError
+from memlane.errors import CommandError, LaunchError
 from memlane.instrument import TraceOptions, trace
 from memlane.lab import Request
-from memlane.lab.volume import reference
+from memlane.lab.result import NOT_MEASURED
+from memlane.lab.volume import frames, reference
+from memlane.lab.volume.claims import ALL_SAME
 from memlane.lab.volume.frames import difference
 from memlane.lab.volume.lab import CASES, VOLUME, run_with
 from memlane.lab.volume.observe import Observed, observed, trace_fetches
 from memlane.lab.volume.renderer import FETCHES, SOURCE, Renderer
 from memlane.lab.volume.scene import FRONT, SHAPES, TURNED, Scene, Settings, View, settings_of, view_of
+from memlane.lab.volume.tables import FRAME_RATE, HIT_RATE
 from memlane.launch import Target
 from memlane.sass import disassemble
 from memlane.targets import target
@@ -191,3 +194,19 @@ def test_settings_are_what_was_asked_for(emulator: Target) -> None:
     for case, shapes in (("warps", "2x64 with 8x16"), ("share", "1x128 with 128x1")):
         with pytest.raises(CommandError, match=f"--only {case} compares {shapes}; leave --shape out, or name both"):
             run_with(emulator, Request(only=(case,)), Settings(shapes=("8x16", "1x128")))
+
+
+def test_hit_rates_that_cannot_be_measured_are_unknown_and_the_rest_is_measured(emulator: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failed(*of: object) -> NoReturn:
+        raise LaunchError("the profiler has no permission")
+
+    monkeypatch.setattr(frames, "modelled", failed)
+    result = run_with(emulator, Request(True, ("frequency",)), settings_of(["0,0,0"], ["8x16", "16x8", "1x128"], 8, 16))
+    by = {(row.case, row.metric): row for row in result.rows}
+    assert by["hit rates of the texture cache", NOT_MEASURED].note == "the profiler has no permission"
+    unknown = "its measurement failed or was interrupted"
+    assert by["(0, 0, 0), 8x16", HIT_RATE].note == f"unknown: {unknown}"
+    assert by["(0, 0, 0), 8x16", FRAME_RATE].value
+    about = [row for row in result.rows if "hit rate" in f"{row.case} {row.metric}" and row.value is None and row.note]
+    assert not [row for row in about if ALL_SAME in row.note]
+    assert [row for row in about if unknown in row.note]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,6 +35,22 @@ def test_the_turns_that_are_replayed_show_every_dependency(plan: Plan) -> None:
         return {(before.path, before.step, one.path, one.step) for before, one in pairs}
 
     assert edges(executions(plan, replayed_turns(plan, 1))) == edges(executions(plan))
+
+
+@pytest.mark.parametrize(("every", "count"), [(1, 8), (2, 8), (4, 8), (2, 7)])
+def test_turns_after_a_look_at_the_end_wait_for_all_before_it(every: int, count: int) -> None:
+    """Two devices that depend on each other only by the look, of which one more turn than is replayed shows the order."""
+    flag = Buffer("flag", 4, "host").view("i4")[0]
+    near, far = ((Buffer(f"to {home}", 8, home), Buffer(f"of {home}", 8, home)) for home in (0, 1))
+    steps = (Step(Copy(near[0].view(), near[1].view()), 0), Step(Copy(far[0].view(), far[1].view()), 1))
+    plan = Plan((Repeat(steps, count, until=flag, every=every),))
+
+    def between_devices(order: Sequence[Execution]) -> set[object]:
+        pairs = ((order[number], one) for one in order for number in one.waits)
+        return {(before.path, one.path) for before, one in pairs if before.step.device != one.step.device}
+
+    assert between_devices(executions(plan)) == {((0, 0), (0, 1)), ((0, 1), (0, 0))}
+    assert between_devices(executions(plan, replayed_turns(plan))) == between_devices(executions(plan))
 
 
 def test_a_long_repeat_is_not_enumerated() -> None:

@@ -251,7 +251,9 @@ def _run(
     cases = tuple(word.strip() for word in only.split(";")) if only else ()
     folder = may_fill(out or Path(f"lab-{name}"))
     result = run(target, labs.Request(quick, cases, lambda text: typer.echo(f"{text} ...", err=True)))
-    if result.interrupted and all(row.metric == results.NOT_MEASURED for row in result.rows):
+    is_empty = all(row.metric == results.NOT_MEASURED for row in result.rows)
+    if result.interrupted and is_empty:
+        _tell_missing(result)
         raise KeyboardInterrupt
     for title, table in result.tables.items():
         if not table.printed:
@@ -267,12 +269,18 @@ def _run(
         show(texts.Text())
     options = [*(["--quick"] if quick else []), *(["--only", only] if only else []), *said]
     paths, left_out = result.save(folder, where, ["memlane", "lab", name, "--target", target.name, *options])
-    for row in result.rows:
-        if row.metric == results.NOT_MEASURED:
-            typer.echo(f"not measured: {row.case}: {row.note}", err=True)
+    _tell_missing(result)
     typer.echo(f"Wrote {', '.join(path.name for path in paths)} to {folder}")
     if left_out:
         typer.echo(left_out, err=True)
     if result.interrupted:
         raise CommandError(f"interrupted; {folder} has what was measured before", exit_code=INTERRUPTED)
+    if is_empty and not all(row.holds for row in result.rows):
+        raise CommandError(f"no case could be measured; {folder / 'result.json'} says why", exit_code=1)
     return result, where
+
+
+def _tell_missing(result: Result) -> None:
+    for row in result.rows:
+        if row.metric == results.NOT_MEASURED:
+            typer.echo(f"not measured: {row.case}: {row.note}", err=True)

@@ -3,8 +3,8 @@
 Order inside: figures <- result <- interface <- probing <- a package for each lab.
 
 To add a lab: a package with a `LAB`, entered below; a prediction in its docstring, written before anything is measured; the paths that it
-measures in `SOURCES`; its cases measured by `interface.Cases`, so that one that fails, or Ctrl-C, loses no other; a command in `cli/lab.py`;
-a quick run in `tests/lab`.
+measures in `SOURCES`; its cases measured by `interface.Cases`, so that one that fails, or Ctrl-C, loses no other; a command in
+`cli/lab.py`; a quick run in `tests/lab`.
 """
 
 from memlane.lab.bandwidth import BANDWIDTH

@@ -82,7 +82,8 @@ def lifetimes(order: Sequence[Execution]) -> dict[Buffer, Lifetime]:
     first: dict[Buffer, int] = {}
     last: dict[Buffer, int] = {}
     inputs, written = set[Buffer](), set[Buffer]()
-    touches = {id(execution.action): execution.action.touches for execution in order}  # the turns of a repeat share their actions
+    actions = {id(execution.action): execution.action for execution in order}  # the turns of a repeat share them
+    touches = {key: action.touches for key, action in actions.items()}
     for number, execution in enumerate(order):
         for touch in touches[id(execution.action)]:
             buffer = touch.view.buffer

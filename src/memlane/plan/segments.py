@@ -56,7 +56,7 @@ def _of_repeat(repeat: Repeat, position: int, executions: list[Execution], most:
     if times:
         yield Segment(executions[: together * size], times, repeat.until, (position,), together)
     turns = len(executions) // size
-    begin = repeat.count - rest if turns == repeat.count else together  # the rest is there behind the turns that are replayed
+    begin = repeat.count - rest if turns == repeat.count else together  # in a reduced order the rest follows the turns that are replayed
     for start in range(begin, begin + rest, together):
         part = executions[start * size : min(start + together, begin + rest) * size]
         yield Segment(part, 1, repeat.until, (position,), len(part) // size)
@@ -72,7 +72,7 @@ def replayed_turns(plan: Plan, most: int = MAX_EXECUTIONS) -> Turns:
     for item in plan.steps:
         if isinstance(item, Repeat) and id(item) not in inner and not _is_counting(item):
             together = _turns_together(item, most)
-            needed[id(item)] = max(together + item.count % together, 2 * item.period)
+            needed[id(item)] = max(together + item.count % together, 2 * item.period, together + 1 if item.until is not None else 0)
     return lambda repeat: min(repeat.count, needed.get(id(repeat), repeat.count))
 
 

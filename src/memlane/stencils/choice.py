@@ -256,8 +256,8 @@ def _layers(kernel: FusedSchedule) -> tuple[int, int, int]:
 
 
 def _turns(kernel: FusedSchedule, room: int) -> int:
-    """Return after how many turns all blocks have ended if so many run at the same time: those of a thin last layer also fill the places
-    that the wave before leaves."""
+    """Return after how many turns all blocks have ended if `room` of them run at the same time: those of a thin last layer also fill the
+    places that the wave before leaves."""
     thick, thin, a_layer = _layers(kernel)
     waves, rest = divmod(a_layer * (kernel.grid[2] - 1), room)
     left = a_layer - ((room - rest) * (thick // thin) if rest else 0)

@@ -38,7 +38,9 @@ def run(target: Target, request: Request) -> Result:
                 loaded[place.chain.name] = target.load(place.chain.module())
             found = measure(target, place, effort, loaded[place.chain.name])
             measured += [found] if place.name in chosen else []
-            if FENCE + place.name in chosen:
+            if FENCE + place.name not in chosen:
+                continue
+            with cases.measuring(FENCE + place.name):
                 request.tell(FENCE + place.name)
                 fenced += fences(target, place, found.truth, effort)
     rows = [row for one in measured for row in _rows(one, target)] + [_fence_row(one) for one in fenced] + cases.failed

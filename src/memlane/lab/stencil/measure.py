@@ -104,6 +104,9 @@ def measure(case: Case, targets: Sequence[Target], counts: Iterable[int], transp
     alone = SharedRun(case.problem, values, targets=targets[:1])
     expected = _fields(alone, case, [k * effort.turns for k in effort.every])
     found.points[1, 1] = _timed(alone, effort)
+    if alone.variant.steps > 1:
+        single = SharedRun(case.problem, values, targets=targets[:1], exchange_every=1, variant=one_step)
+        found.single[1, 1] = _timed(single, effort, expected[effort.every[0] * effort.turns] if effort.every[0] == 1 else None)
     for count in counts:
         if count == 1:
             continue

@@ -30,7 +30,7 @@ def figures(predicted: Sequence[Scaling], measured: Sequence[Measured], kernels:
         panels = tuple(_over_steps(run, count, clock) for count in run.devices if count > 1)
         if panels:
             found[f"{_OVER_STEPS[run.case.rule]}_{clock}_{name}"] = Panels(panels)
-            found[f"fig_8_{clock}_{run.case.rule}_{name}"] = _parts(run, f"{clock}, {run.by}")
+            found[f"fig_8_{clock}_{run.case.rule}_{name}"] = _parts(run.as_published, f"{clock}, {run.by}")
     panels = tuple(_kernels([one for one in kernels if one.case.rule == rule], clock) for rule in _FIGURE)
     if kernels:
         found[f"fig_14_{clock}"] = Panels(tuple(one for one in panels if one.series))

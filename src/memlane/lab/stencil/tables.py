@@ -51,7 +51,7 @@ def _measured_rows(run: Measured, clock: str) -> Iterator[Row]:
         fastest, overlapped = run.fastest(devices)
         step = run.step_us(devices, fastest, overlapped)
         case = f"{run.case.title}, {plural(devices, 'device')}" + (f", {run.by}" if devices > 1 else "")
-        peer = {"k": float(fastest)} | {f"k = {k} us": round(over[k].step, 2) for k in over}
+        peer = {} if devices == 1 else {"k": float(fastest)} | {f"k = {k} us": round(over[k].step, 2) for k in over}
         peer |= {f"k = {k} us, not overlapped": round(one.step, 2) for (count, k), one in run.behind.items() if count == devices}
         peer |= {f"k = {k} us, one step a launch": round(one.step, 2) for (count, k), one in run.single.items() if count == devices}
         limit = 11.0 if devices == _TWO and run.by != "host" and run.case == Case(SEVEN, (256, 256, 256)) else None
@@ -72,7 +72,7 @@ def _measured_rows(run: Measured, clock: str) -> Iterator[Row]:
         note = "" if hidden <= 1.05 else "launches of borders and of the planes between them share the device"
         yield Row(case, f"k = 1 over max(inner, exchange) + borders, {clock}", hidden, "", 1.05, note=note)
         for model in MODELS:
-            seen = paper if model == "kawamura" else run  # whose launches have one step
+            seen = paper if model == "kawamura" else run  # the model kawamura has one step per launch
             lost = round(1 + lost_by_choice(seen, model, devices), 4)
             note = "" if lost <= 1.05 else f"chose k = {chosen_by(seen, model, devices)}"
             yield Row(case, f"k chosen by model {model} over the best, overlapped, {clock}", lost, "", note=note)
@@ -165,7 +165,7 @@ def _measured(measured: Sequence[Measured]) -> Table:
             parts = [round(one, 2) for one in (point.step, point.inner, point.exchange, point.boundary)]
             behind = run.behind.get((devices, k))
             alone = (None, None) if behind is None else (round(behind.step, 2), round(behind.exchange, 2))
-            single = None if devices == 1 else round(run.as_published.points[devices, k].step, 2)
+            single = round(run.as_published.points[devices, k].step, 2)
             lines.append((run.case.title, str(devices), by, str(k), *parts, *expected, *alone, single))
     models = tuple(f"model {model}, us" for model in MODELS)
     head = ("rule", "devices", "transport", "k", "step, us", "inner, us", "exchange, us", "borders, us", *models, *_NOT_OVERLAPPED, _SINGLE)

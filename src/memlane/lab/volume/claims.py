@@ -30,7 +30,7 @@ SHARES = {(SIMPLE, SLOW): 0.20, (SIMPLE, FAST): 0.13, (DEPENDENT, SLOW): 0.80, (
 PAIR = ("2x64", "8x16")
 """The two shapes of figures 10 and 11."""
 RATE, HIT = "frame rate", "hit rate"
-ALL_SAME = "access times are the same with every shape, to 1 %"
+ALL_SAME = "access times are the same with every shape, to 1 %, or there are too few shapes"
 ALIKE_TIMES = "access times are alike, to 1 %"
 BY_SIGN = "by its sign; the interval has 0 in it"
 MODELLED = "a model cannot tell"

@@ -72,11 +72,11 @@ def measure(renderer: Renderer, frames: Sequence[Frame], pictures: Mapping[View,
     if not frames:
         return Frames({}, 1)
     target, scene = renderer.target, renderer.scene
-    rates, unknown = {}, ""
+    rates, unknown = {}, "its measurement failed or was interrupted"
     with cases.measuring("hit rates of the texture cache"):
         request.tell("hit rates of the texture cache")
         if target.modelled:
-            rates = modelled(target, renderer, frames, pictures)
+            rates, unknown = modelled(target, renderer, frames, pictures), ""
         else:
             rates, unknown = counted_hit_rates(target, scene, frames)
     every = 1 if target.modelled else max(1, scene.image**2 // LANES // SAMPLE_WARPS)

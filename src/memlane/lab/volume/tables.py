@@ -77,7 +77,7 @@ def _correlation_rows(frames: Frames, view: View) -> Iterator[Row]:
                 one = correlation(frames, view, scheme, against, ranked=ranked)
                 case = f"seen from {view}, {scheme}: {FREQUENCY} and {name}"
                 if one is None:
-                    reason = frames.hits_unknown if against == HIT and frames.hits_unknown else f"{ALL_SAME}, or there are too few shapes"
+                    reason = frames.hits_unknown if against == HIT and frames.hits_unknown else ALL_SAME
                     yield Row(case, metric, None, "", note=f"unknown: {reason}")
                     continue
                 note = (
