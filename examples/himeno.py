@@ -5,8 +5,8 @@
 Without a number of devices it takes all GPUs of the machine, or one emulated device.
 
 MFLOPS count 34 operations for each cell of the interior. `gosa` is the sum of squares of the last step's changes. The published C program
-adds it up in single precision; here it is added up in double precision, and where the grid is small also as the C program does. At L and
-above a sum in single precision stalls: its terms become too small to change it.
+adds it up in single precision; here it is added up in double precision, and where the grid is small also as the C program does, which is
+0.2 % off at S. At L and above a sum in single precision stalls: its terms become too small to change it.
 """
 
 import sys
@@ -47,13 +47,13 @@ def initial(shape: tuple[int, int, int]) -> dict[str, np.ndarray]:
     return {"p": np.ascontiguousarray(p), **{name: np.full(shape, constant.get(name, 1.0), np.float32) for name in names}}
 
 
-def gosa_in_single_precision(before: np.ndarray, shape: tuple[int, int, int]) -> np.float32:
-    """Return the sum as the C program makes it: one cell after the other, in float32, with the published coefficients."""
+def gosa_of(before: np.ndarray) -> tuple[float, float]:
+    """Return the sum in double precision, and as the C program makes it: one cell after the other, in float32; published coefficients."""
     inner, p = (slice(1, -1),) * 3, before
     near = p[2:, 1:-1, 1:-1] + p[1:-1, 2:, 1:-1] + p[1:-1, 1:-1, 2:]
     s0 = near + p[:-2, 1:-1, 1:-1] + p[1:-1, :-2, 1:-1] + p[1:-1, 1:-1, :-2]
     ss = s0 * np.float32(1 / 6) - p[inner]
-    return np.add.accumulate((ss * ss).ravel(), dtype=np.float32)[-1]
+    return float((ss * ss).sum(dtype=np.float64)), float(np.add.accumulate((ss * ss).ravel(), dtype=np.float32)[-1])
 
 
 def main() -> None:
@@ -61,6 +61,8 @@ def main() -> None:
     size = sys.argv[1].upper() if len(sys.argv) > 1 else "XS"
     if size not in SIZES:
         raise SystemExit(f"no size is called {size}: give one of {', '.join(SIZES)}, then the number of steps and of devices")
+    if not all(word.isdecimal() for word in sys.argv[2:]):
+        raise SystemExit(f"{' '.join(sys.argv[2:])}: give whole numbers of steps and of devices after the size")
     steps = int(sys.argv[2]) if len(sys.argv) > 2 else 3
     targets = ml.devices(count=int(sys.argv[3]) if len(sys.argv) > 3 else None)
     shape = SIZES[size]
@@ -78,9 +80,9 @@ def main() -> None:
     if before is not None:
         run = jacobi.on(ml.Grid(shape)).prepare(**{**initial(shape), "p": before}, omega=0.8, swap=("p_new", "p"))
         run.steps(1)
-        single = gosa_in_single_precision(before, shape)
+        double, single = gosa_of(before)
         print(f"gosa of step {max(1, steps - 1) + 1}: {run.reductions['gosa']:.8e} (float64), {single:.8e} (float32, one after the other)")
-        assert np.isclose(run.reductions["gosa"], single, rtol=1e-3)
+        assert np.isclose(run.reductions["gosa"], double, rtol=1e-4)
 
 
 if __name__ == "__main__":

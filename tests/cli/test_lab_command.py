@@ -10,6 +10,7 @@ from typing import NoReturn
 import pytest
 
 from memlane.errors import LaunchError
+from memlane.lab import result as results
 from memlane.lab.bandwidth import lab as bandwidths
 from tests.cli.conftest import Command
 
@@ -46,6 +47,18 @@ def test_ctrl_c_leaves_what_was_measured(memlane: Command, tmp_path: Path, monke
     said = "not measured: pinned to device: interrupted, and cases after it were not begun\n"
     assert (answer.code, answer.err) == (130, f"pinned to device ...\n{said}memlane: interrupted\n")
     assert not (tmp_path / "nothing").exists()
+
+
+def test_ctrl_c_while_figures_are_drawn_leaves_the_results(memlane: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*of: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(results, "draw", interrupted)
+    answer = memlane("lab", "bandwidth", "--quick", "--only", "pinned to device", "--out", "found")
+    said = "memlane: interrupted while files were written; found has the results, without all figures"
+    assert (answer.code, answer.err.splitlines()[-1]) == (130, said)
+    assert json.loads((tmp_path / "found" / "result.json").read_text())["rows"]
+    assert (tmp_path / "found" / "bandwidth.csv").exists()
 
 
 def test_a_lab_whose_cases_all_fail_says_so(memlane: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
         pytest.param("heat 32 8 2x2", "<SharedRun: heat on (32, 32) in 2 x 2 parts, emulator:h200,", marks=pytest.mark.slow),
         ("wave", "arrives at the border"),
         ("himeno", "(float64)"),
+        pytest.param("himeno S 3", "(float32, one after the other)", marks=pytest.mark.slow),
         pytest.param("himeno XS 3 2", "emulator:h200, emulator:h200:1: 3 steps in", marks=pytest.mark.slow),
     ],
 )

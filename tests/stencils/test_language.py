@@ -138,3 +138,26 @@ def test_a_radius_wider_than_the_grid():
 
     with pytest.raises(StencilError, match=r"rule reads 3 cells along axis 1, and the grid has 2 there, so a periodic boundary would"):
         rule.on(ml.Grid((8, 2), boundary="periodic"))
+
+
+def test_powers_of_constants_are_constants():
+    """As Python computes them: 2**-3 is a float. A constant in single precision must not make the others double."""
+
+    @ml.stencil
+    def scaled(new, u):
+        new[0, 0] = u[0, 0] / 2**0.5 + u[-1, 0] * 2**-3 + u[1, 0] * 10**-2 + u[0, 1] * 2**3 / 7
+
+    u = np.random.default_rng(1).random((9, 40), dtype=np.float32)
+    run = scaled.on(ml.Grid((9, 40))).prepare(u=u, swap=("new", "u"), fmad=False, targets=ml.target("emulator:h200")).steps(3)
+    expected = scaled.on(ml.Grid((9, 40))).reference(3, u=u, swap=("new", "u"))["u"]
+    assert expected.dtype == np.float32
+    assert np.array_equal(run["u"].gather(), expected)
+
+    def no_number(new, u):
+        new[0] = u[0] * 0**-1
+
+    def not_real(new, u):
+        new[0] = u[0] * (-2) ** 0.5
+
+    assert "this constant cannot be computed: " in refusal(no_number, 1, "0**-1")
+    assert "this constant is not real: (-2) ** 0.5" in refusal(not_real, 1, "(-2) ** 0.5")

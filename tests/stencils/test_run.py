@@ -265,6 +265,44 @@ def test_values_that_do_not_fit(target, changes, sentence):
         heat.on(ml.Grid((8, 8))).prepare(u=np.zeros((8, 8)), swap=("new", "u"), targets=target)
 
 
+@pytest.mark.parametrize(
+    ("r", "sentence"),
+    [
+        (None, r"^scalar 'r' is 'None': give a real number$"),
+        (1j, r"^scalar 'r' is '1j': give a real number$"),
+        ("x", r"^scalar 'r' is 'x': give a real number$"),
+        (1e300, r"^scalar 'r' is 1e\+300, too large for numbers of type f4: give ml.Grid the dtype 'f8'$"),
+        (
+            np.ones((8, 8), "f4"),
+            r"^scalar 'r' is one number, and an array of shape \(8, 8\) was given: read r at a cell in the rule, as r\[0, 0\], to make",
+        ),
+        ([0.1, 0.2], r"^scalar 'r' is one number, and 2 were given: pass r=number to prepare, and numbers for each step to `steps`$"),
+    ],
+)
+def test_scalars_that_are_no_numbers(target, r, sentence):
+    with pytest.raises(StencilError, match=sentence):
+        heat.on(ml.Grid((8, 8))).prepare(u=field(8, 8), r=r, swap=("new", "u"), targets=target)
+
+
+def test_a_schedule_of_what_is_no_number(target):
+    run = heat.on(ml.Grid((8, 8))).prepare(u=field(8, 8), r=0.1, swap=("new", "u"), targets=target)
+    with pytest.raises(StencilError, match=r"^scalar 'r' is '\[None, 0.1\]': give a real number$"):
+        run.steps(2, r=[None, 0.1])
+
+
+@pytest.mark.parametrize("targets", ["emulator:h200", ["emulator:h200"], 2])
+def test_names_of_targets_are_no_targets(targets):
+    wrong = targets[0] if isinstance(targets, list) else targets
+    said = rf"^{wrong!r} is not a target: pass what ml.target\('emulator:h200'\) or ml.devices\('cuda', 2\) returns$"
+    with pytest.raises(StencilError, match=said):
+        heat.on(ml.Grid((8, 8))).prepare(u=field(8, 8), r=0.1, swap=("new", "u"), targets=targets)
+
+
+def test_a_single_device_says_that_it_exchanges_nothing(target):
+    run = heat.on(ml.Grid((8, 8)), transport="nccl").prepare(u=field(8, 8), r=0.1, swap=("new", "u"), targets=target)
+    assert run.transport_reason == "one device and one process exchange nothing"
+
+
 def test_counts_point_at_the_rule(target):
     run = heat.on(ml.Grid((16, 64))).prepare(u=field(16, 64), r=0.1, swap=("new", "u"), targets=target)
     with ml.Counter() as counter:

@@ -255,6 +255,13 @@ def _run(
     if result.interrupted and is_empty:
         _tell_missing(result)
         raise KeyboardInterrupt
+    options = [*(["--quick"] if quick else []), *(["--only", only] if only else []), *said]
+    try:
+        paths, left_out = result.save(folder, where, ["memlane", "lab", name, "--target", target.name, *options])
+    except KeyboardInterrupt:
+        raise CommandError(
+            f"interrupted while files were written; {folder} has the results, without all figures", exit_code=INTERRUPTED
+        ) from None
     for title, table in result.tables.items():
         if not table.printed:
             continue
@@ -267,8 +274,6 @@ def _run(
         if made.left_out:
             show(texts.Text(f"columns not shown here: {', '.join(made.left_out)}; {title}.csv has all of them", style="dim"))
         show(texts.Text())
-    options = [*(["--quick"] if quick else []), *(["--only", only] if only else []), *said]
-    paths, left_out = result.save(folder, where, ["memlane", "lab", name, "--target", target.name, *options])
     _tell_missing(result)
     typer.echo(f"Wrote {', '.join(path.name for path in paths)} to {folder}")
     if left_out:

@@ -235,15 +235,23 @@ class _Reader:
     def _power(self, node: ast.BinOp) -> Expression:
         exponent = self._integer(node.right)
         base = self._value(node.left)
+        if isinstance(base, Number) and isinstance(power := self._value(node.right), Number):
+            return self._power_of_constants(base, power, node)
         if exponent is None or not 1 <= exponent <= _HIGHEST_POWER:
             return Operation("pow", (base, self._value(node.right)), self.span(node))
         value = base
         for _ in range(exponent - 1):
-            if isinstance(value, Number) and isinstance(base, Number):
-                value = self._folded("*", value, base, node)
-            else:
-                value = Operation("*", (value, base), self.span(node))
+            value = Operation("*", (value, base), self.span(node))
         return value
+
+    def _power_of_constants(self, base: Number, power: Number, node: ast.expr) -> Number:
+        try:
+            value = base.value**power.value
+        except (ZeroDivisionError, OverflowError) as error:
+            self.refuse(node, f"this constant cannot be computed: {error}")
+        if isinstance(value, complex):
+            self.refuse(node, f"this constant is not real: {ast.unparse(node)}")
+        return Number(value, self.span(node))
 
     def _unary(self, node: ast.UnaryOp) -> Expression:
         value = self._value(node.operand)

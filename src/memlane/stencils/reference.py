@@ -110,6 +110,8 @@ def _greatest(first: Any, second: Any, *more: Any) -> Any:
 
 
 def _power(base: Any, exponent: Any) -> Any:
+    if all(type(one) in (int, float) for one in (base, exponent)):
+        return base**exponent
     if not isinstance(exponent, int) or not 1 <= exponent <= 16:
         return np.power(base, exponent)
     value = base

@@ -32,6 +32,18 @@ def as_host(value: Any) -> npt.NDArray[Any]:
     return np.asarray(value)
 
 
+def as_numbers(value: Any, name: str, dtype: str) -> npt.NDArray[Any]:
+    """Return a scalar, or several, as a NumPy array. Raise StencilError for what is no real number, or too large for the type."""
+    found = as_host(value)
+    if found.dtype.kind not in "biuf":
+        raise StencilError(f"scalar {name!r} is {str(value)[:60]!r}: give a real number")
+    with np.errstate(over="ignore"):
+        fits = np.array_equal(np.isfinite(found.astype(dtype)), np.isfinite(found))
+    if not fits:
+        raise StencilError(f"scalar {name!r} is {str(value)[:60]}, too large for numbers of type {dtype}: give ml.Grid the dtype 'f8'")
+    return found
+
+
 def dtype_of(value: Any, otherwise: str) -> Any:
     """Return the element type of an array of any library; for a list of Python numbers, return the given type."""
     dtype = getattr(value, "dtype", None)

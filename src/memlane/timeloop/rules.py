@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, overload
 
@@ -148,7 +148,7 @@ class Discretized:
         Raise StencilError for values that do not fit, and DeviceError if memory is exhausted.
         """
         problem = replace(self._problem(swap, values, dtypes), exact_sums=exact_sums)
-        given = None if targets is None else (targets,) if isinstance(targets, Target) else tuple(targets)
+        given = _targets_of(targets)
         if self.transport in RANKS_BY:
             options: dict[str, Any] = {"exchange_every": self.exchange_every, "overlap": self.overlap, "decomposition": self.decomposition}
             return distributed(problem, values, given, transport=self.transport, variant=variant, fmad=fmad, **options)
@@ -189,6 +189,17 @@ class Discretized:
         return problem
 
 
+def _targets_of(targets: Any) -> tuple[Target, ...] | None:
+    """Return the given targets; None if none are given. Raise StencilError for what is no target."""
+    if targets is None:
+        return None
+    found = tuple(targets) if isinstance(targets, Iterable) and not isinstance(targets, str) else (targets,)
+    for one in found:
+        if not isinstance(one, Target):
+            raise StencilError(f"{one!r} is not a target: pass what ml.target('emulator:h200') or ml.devices('cuda', 2) returns")
+    return found
+
+
 def _checked_parts(grid: Grid, given: Sequence[int] | str | None) -> tuple[int, ...] | str | None:
     """Return the parts along each axis. Raise StencilError for an invalid decomposition of the grid."""
     if given is None or given == "auto":
@@ -216,5 +227,10 @@ def _check_names(problem: Problem, values: Mapping[str, Any]) -> None:
         if name not in values:
             raise StencilError(f"scalar {name!r} has no value: pass {name}=number to prepare")
         shape = np.shape(values[name])
+        if length is None and len(shape) > 1:
+            raise StencilError(
+                f"scalar {name!r} is one number, and an array of shape {shape} was given: read {name} at a cell in the rule, as "
+                f"{name}[{', '.join('0' * problem.grid.dimensions)}], to make it a field"
+            )
         if length is not None and (not shape or shape[-1] < length):
             raise StencilError(f"the rule uses {length} coefficients {name!r}, and {shape[-1] if shape else 'one number'} given")

@@ -15,7 +15,7 @@ from memlane.launch import DeviceArray, Target
 from memlane.stencils import Code, Problem, Stage, Variant
 from memlane.stencils.stages import scalar_type, scalars_shape
 from memlane.timeloop.engine import Engine
-from memlane.timeloop.memory import FieldView, as_host, upload
+from memlane.timeloop.memory import FieldView, as_numbers, upload
 from memlane.timeloop.points import Home, Points, Recorded
 from memlane.timeloop.series import Series, changing_fields, series_path
 from memlane.timeloop.snapshots import read_snapshot, write_snapshot
@@ -40,6 +40,8 @@ class Run:
 
     rank, ranks = 0, 1
     """The number of this process among those that share the grid, and how many these are: with `transport="mpi"` more than one."""
+    transport_reason: str = "one device and one process exchange nothing"
+    """The transport in use, and why."""
 
     def __init__(
         self,
@@ -71,7 +73,13 @@ class Run:
             if new not in values and old not in values:
                 raise StencilError(f"field {old!r} has no values: pass {old}=array to prepare")
         self.problem, self.step = problem, 0
-        self.scalars = {name: as_host(values[name]) for name in problem.scalars}
+        self.scalars = {name: as_numbers(values[name], name, problem.grid.dtype) for name in problem.scalars}
+        for name, length in problem.scalars.items():
+            if length is None and self.scalars[name].size != 1:
+                raise StencilError(
+                    f"scalar {name!r} is one number, and {self.scalars[name].size} were given: pass {name}=number to prepare, and numbers "
+                    "for each step to `steps`"
+                )
         self.reductions: dict[str, float] = {}
         """Reductions of the last step."""
         self._seconds_a_step = 0.0
@@ -224,7 +232,7 @@ class Run:
         for name, value in scalars.items():
             if name not in self.problem.scalars:
                 raise StencilError(f"no scalar {name!r}; the scalars are {', '.join(self.problem.scalars) or 'none'}")
-            given = as_host(value)
+            given = as_numbers(value, name, self.problem.grid.dtype)
             varies = given.ndim == (1 if self.problem.scalars[name] is None else 2)
             if varies and len(given) != count:
                 raise StencilError(f"scalar {name!r} has {len(given)} values for {count} steps: give one for each step")
