@@ -382,16 +382,14 @@ def stencil_lab(document: Document) -> str:
         times = {name.removeprefix("k = "): us for name, us in step["peer"].items() if name != "k"}
         overlapped = {name.removesuffix(" us"): us for name, us in times.items() if name.endswith(" us")}
         single = overlapped | {name.partition(" us")[0]: us for name, us in times.items() if name.endswith("one step a launch")}
+        behind = {name.split()[0]: us for name, us in times.items() if name.endswith("not overlapped")}
         off = (rows[f"error of model {model}, average"] for model in ("memlane", "kawamura"))
         lines.append(
             [
                 case.rpartition(", ")[0].removesuffix(", 2 devices"),
                 f"`{case.rpartition(', ')[2]}`",
                 number(overlapped["1"]),
-                *(
-                    _with_k(some)
-                    for some in (single, overlapped, {k.split()[0]: us for k, us in times.items() if k.endswith("not overlapped")})
-                ),
+                *map(_with_k, (single, overlapped, behind)),
                 f"{rows['speed-up over one device']['value']:.2f}",
                 *(f"{100 * one['value']:.0f} % ({100 * one['peer']['worst']:.0f} %)" for one in off),
             ]

@@ -68,6 +68,8 @@ class BoundActions:
 
     def of_order(self, order: Sequence[Execution]) -> BoundActions:
         """Return the actions of other executions of the same plan, over the same memory."""
+        if order is self.order:
+            return self
         return BoundActions(order, self.targets, self.memory, self._modules, self.flags, self._stages)
 
     @property

@@ -102,7 +102,10 @@ class BoundPlan:
         self.plan = plan
         self.targets = (named_target(),) if targets is None else tuple(targets)
         self._check_targets()
-        self._replayed = executions(plan, replayed_turns(plan)) if self._can_use_graphs and not self._has_calls else executions(plan)
+        turns, repeats = replayed_turns(plan), [item for item in plan.steps if isinstance(item, Repeat)]
+        self._is_reduced = self._can_use_graphs and not self._has_calls and any(turns(one) < one.count for one in repeats)
+        """Whether graphs replay turns, so that not all need to be enumerated."""
+        self._replayed = executions(plan, turns) if self._is_reduced else executions(plan)
         """Executions that graphs consist of: of a repeat of many turns those that are replayed."""
         self.memory = bound_memory(plan, self._replayed, self.targets, bindings or {})
         self._graphs: list[tuple[Segment, StepGraph]] | None = None
@@ -116,7 +119,7 @@ class BoundPlan:
     @cached_property
     def order(self) -> list[Execution]:
         """Every execution of every step, in an order that the plan allows."""
-        return executions(self.plan) if self._can_use_graphs and not self._has_calls else self._replayed
+        return executions(self.plan) if self._is_reduced else self._replayed
 
     def run(self) -> PlanRun:
         """Execute every step and wait for them."""

@@ -13,10 +13,11 @@ import pytest
 import memlane as ml
 from memlane.chip import load
 from memlane.stencils import Problem
-from memlane.stencils.choice import FusedSchedule, _layers, _turns, estimate, estimates
+from memlane.stencils.choice import _layers, _turns, estimate, estimates
 from memlane.stencils.scaling import CalibratedModel, Demand, best_exchange
 from memlane.stencils.scaling.regions import Share, steps_of
 from memlane.stencils.scaling.work import Exchange
+from memlane.stencils.schedule import FusedSchedule
 from memlane.stencils.variant import Variant
 from tests.stencils.scaling.problems import himeno, seven
 
@@ -35,7 +36,7 @@ def test_the_model_is_as_near_to_the_measured_launches_as_its_page_says() -> Non
         name, _, extents = row["case"].partition(", ")
         stencil, swap = (seven, ("new", "u")) if name == "7-point" else (himeno, ("p_new", "p"))
         shape = tuple(map(int, extents.split(" x ")))
-        problem = Problem(stencil.rules, ml.Grid(shape), swap)  # type: ignore[arg-type]
+        problem = Problem(stencil.rules, ml.Grid(shape), (swap,))
         model = CalibratedModel.of(problem, load("h200")).on_share(shape, Demand(problem).field_bytes(shape))
         errors.append(abs(model.launch(shape, 1, False).us / row["value"] - 1))
     assert len(errors) == 41
@@ -62,7 +63,7 @@ def test_rules_that_read_many_values_are_bound_by_instructions() -> None:
         (seven, (512,) * 3, ("new", "u")),
         (himeno, (512, 512, 1024), ("p_new", "p")),
     ):
-        problem = Problem(stencil.rules, ml.Grid(shape), swap)  # type: ignore[arg-type]
+        problem = Problem(stencil.rules, ml.Grid(shape), (swap,))
         us = CalibratedModel.of(problem, load("h200")).launch(shape, 1, False).us
         rates[stencil.rules[0].name] = problem.grid.cells / us / 1e3
     assert abs(rates["box"] / 279 - 1) < 0.05
@@ -75,7 +76,7 @@ def of_problem(name: str, devices: int) -> Problem:
     shapes = {"7-point 256^3": (256, 256, 256), "Himeno M": (256, 128, 128), "7-point 512^3": (512, 512, 512)}
     shape = {**shapes, "Himeno L": (512, 256, 256), "7-point 512^3 a device": (512 * devices, 512, 512)}[name]
     stencil, swap = (himeno, ("p_new", "p")) if name.startswith("Himeno") else (seven, ("new", "u"))
-    return Problem(stencil.rules, ml.Grid(shape), swap)  # type: ignore[arg-type]
+    return Problem(stencil.rules, ml.Grid(shape), (swap,))
 
 
 @pytest.mark.parametrize("devices", [2, 4])
@@ -113,7 +114,7 @@ def test_the_kernel_that_is_chosen_on_one_device_makes_as_many_steps_as_the_fast
     stencil: ml.Stencil, shape: tuple[int, ...], steps: int, measured_us: float
 ) -> None:
     """The times of a step are those of stencil.json and stencil_scaling.json on an H200."""
-    problem = Problem(stencil.rules, ml.Grid(shape), ("p_new", "p") if stencil is himeno else ("new", "u"))  # type: ignore[arg-type]
+    problem = Problem(stencil.rules, ml.Grid(shape), (("p_new", "p") if stencil is himeno else ("new", "u"),))
     best = estimates(problem, stencil.rules[0], load("h200"))[0]
     assert best.variant.steps == steps
     assert problem.grid.cells / best.cells_per_s * 1e6 == pytest.approx(measured_us, rel=0.05)
@@ -124,7 +125,7 @@ def test_kernels_of_one_row_a_thread_make_more_instructions_for_each_cell(box: t
     """A thread's instructions for addresses, tests and the loop are for 2 cells there, and for 16 cells in the kernel of 4 rows.
 
     Measured: launches on half of 256^3 and of 512^3, without the exchange beside which they ran."""
-    half = Problem(seven.rules, ml.Grid(box), ("new", "u"))  # type: ignore[arg-type]
+    half = Problem(seven.rules, ml.Grid(box), (("new", "u"),))
     variant = Variant(2, (32, 16), 17, 1, 2, 0, 3) if box[1] == 256 else Variant(4, (32, 12), 129, 4, 3, 0, 3)
     us = half.grid.cells / estimate(half, half.rules[0], variant, load("h200")).cells_per_s * 1e6
     assert us == pytest.approx(measured_us, rel=0.05)
@@ -154,7 +155,7 @@ def test_a_thin_last_layer_of_blocks_ends_soon_after_the_others() -> None:
     planes, and 70.7 us with two, the first of 259."""
     times = []
     for planes in (256, 259):
-        half = Problem(seven.rules, ml.Grid((planes, 512, 512)), ("new", "u"))  # type: ignore[arg-type]
+        half = Problem(seven.rules, ml.Grid((planes, 512, 512)), (("new", "u"),))
         one = estimate(half, half.rules[0], Variant(4, (32, 12), 129, 4, 3, 0, 3), load("h200"))
         times.append(half.grid.cells / one.cells_per_s)
     assert 1.0 < times[1] / times[0] < 1.1
@@ -164,8 +165,8 @@ def test_a_thin_last_layer_of_blocks_ends_soon_after_the_others() -> None:
 @pytest.mark.parametrize("nz", [40, 70, 129, 131, 256, 259, 300])
 @pytest.mark.parametrize("room", [5, 64, 132, 264])
 def test_blocks_end_when_a_scheduler_that_places_them_in_order_ends_them(planes: int, nz: int, room: int) -> None:
-    problem = Problem(seven.rules, ml.Grid((nz, 160, 300)), ("new", "u"))  # type: ignore[arg-type]
-    kernel = FusedSchedule(problem, seven.rules[0], Variant(4, (32, 12), planes, 4, 3, 0, 3))  # type: ignore[attr-defined]
+    problem = Problem(seven.rules, ml.Grid((nz, 160, 300)), (("new", "u"),))
+    kernel = FusedSchedule(problem, seven.rules[0], Variant(4, (32, 12), planes, 4, 3, 0, 3))
     thick, thin, a_layer = _layers(kernel)
     assert a_layer * kernel.grid[2] == kernel.blocks
     free = [0] * room

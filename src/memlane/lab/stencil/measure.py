@@ -68,7 +68,7 @@ class Measured(Scaling):
 
     @property
     def as_published(self) -> Measured:
-        """These runs with one step per launch: what the paper measured."""
+        """Return the runs with one step per launch, which is what the paper measured."""
         return replace(self, points={**self.points, **self.single})
 
     def fastest(self, devices: int) -> tuple[int, bool]:
@@ -106,7 +106,7 @@ def measure(case: Case, targets: Sequence[Target], counts: Iterable[int], transp
     found.points[1, 1] = _timed(alone, effort)
     if alone.variant.steps > 1:
         single = SharedRun(case.problem, values, targets=targets[:1], exchange_every=1, variant=one_step)
-        found.single[1, 1] = _timed(single, effort, expected[effort.every[0] * effort.turns] if effort.every[0] == 1 else None)
+        found.single[1, 1] = _timed(single, effort, expected.get(effort.turns))
     for count in counts:
         if count == 1:
             continue
